@@ -287,7 +287,8 @@ function sessionEvents({ sessions, contestedMs, streams, lives }: Shared, deps: 
       log.info({ machine_id: session.machineId }, 'an agent link is down');
       const down = [handlers.onDown(session.machineId), cloneTokens.leave(session.machineId)];
       Promise.all(down).catch((error: unknown) => {
-        log.error({ machine_id: session.machineId, reason: messageOf(error) }, 'a lost link could not be recorded');
+        const fields = { machine_id: session.machineId, reason: messageOf(error) };
+        log.error(fields, 'a lost link could not be recorded; the loop own_outage marks the machine offline');
       });
     },
   };

@@ -19,7 +19,7 @@
 import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { Socket } from 'node:net';
-import { type Duplex, pipeline } from 'node:stream';
+import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
@@ -34,9 +34,10 @@ import { breakIfReplaced, type Peer } from '../../base/http/peers.ts';
 import { closeSignal } from '../../base/http/relaying.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import type { UpgradeListener } from '../../base/http/upgrades.ts';
+import { readText } from '../../base/outbound/outbound.ts';
 import type { Link } from './link.ts';
 import { type Dated, openOnce } from './once.ts';
-import { StreamError } from './streams.ts';
+import { refuse, splice, StreamError } from './streams.ts';
 
 /** Path of the primary at which other control planes open streams. */
 export const PEER_STREAMS_PATH = '/peer/v1/streams';
@@ -55,12 +56,12 @@ const SEALED_CHARS_MAX = HEADER_BYTES_MAX - 1024;
 /** Longest refusal: the words of a host have at most some hundred characters. */
 const REFUSAL_BYTES_MAX = 16 * 1024;
 
-const REFUSED = 403;
-/** The answer to who has not proven itself has no reason, because anyone can ask. */
-const CLOCKS = 'the wall clocks of the two may differ by more than a minute';
-
 /** Most names and values of a request or a refusal. */
 const VALUES_MAX = 1_000;
+
+const REFUSED = 403;
+/** What a 403 most likely means. The primary gives no reason, because anyone can ask. */
+const CLOCKS = 'the wall clocks of the two may differ by more than a minute';
 
 /** A connection to a public port of an instance. The primary reads who may log in: the keys could be too long for a request. */
 const PeerPort = z.strictObject({
@@ -136,8 +137,8 @@ export interface PeerStreamsListener {
 
 /** The end of the primary. Its path is PEER_STREAMS_PATH. */
 export function openPeerStreamsListener({ log: plain, ...given }: ListenerDeps): PeerStreamsListener {
-  // Anyone can connect, so the log lines of an address are limited.
   const open = new Set<Duplex>();
+  // Anyone can connect, so the log lines of an address are limited.
   const deps = { ...given, open, log: throttledLog(plain, given.clock) };
   const accept = openOnce({ ageMsMax: AGE_MS_MAX, knownMax: KNOWN_MAX });
   const onUpgrade: UpgradeListener = ({ request, head, clientIp, proven }) => {
@@ -150,7 +151,7 @@ export function openPeerStreamsListener({ log: plain, ...given }: ListenerDeps):
         { client_ip: clientIp, reason: messageOf(error) },
         'a request for a stream of another control plane was refused',
       );
-      return answer(socket, '403 Forbidden', '');
+      return refuse(socket, '403 Forbidden');
     }
     proven();
     void serve(opening, { socket, head }, deps);
@@ -214,23 +215,11 @@ function unusable(why: string): StreamError {
 async function refusalOf(response: IncomingMessage): Promise<StreamError> {
   const { statusCode: status } = response;
   try {
-    const { leg, detail } = Refusal.parse(parseJson(await bodyOf(response), VALUES_MAX));
+    const { leg, detail } = Refusal.parse(parseJson(await readText(response, REFUSAL_BYTES_MAX), VALUES_MAX));
     return new StreamError(leg, detail);
   } catch {
     return unusable(status === REFUSED ? `answered ${status}: ${CLOCKS}` : `answered ${status}`);
   }
-}
-
-/** @throws Error if the body has more than REFUSAL_BYTES_MAX */
-async function bodyOf(response: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > REFUSAL_BYTES_MAX) throw new Error('the refusal is too long');
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString();
 }
 
 /** @throws Error if the request is not that of another control plane to this one, if its time is over, or if it was accepted before */
@@ -282,7 +271,7 @@ async function serve(
     if (!(error instanceof StreamError))
       deps.log.error({ ...of, err: error }, 'a stream for another control plane failed');
     const refusal: Refusal = error instanceof StreamError ? { leg: error.leg, detail: error.message } : UNEXPECTED;
-    answer(socket, '502 Bad Gateway', JSON.stringify(refusal));
+    refuse(socket, '502 Bad Gateway', JSON.stringify(refusal));
   }
 }
 
@@ -305,17 +294,4 @@ function wireOf(socket: Socket, end: { dialled: boolean; head: Buffer }): Duplex
   // The streams send no pings. A control plane without power would leave them open for ever.
   socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
   return streamDuplex(socket, end);
-}
-
-/** The end of a direction ends that direction on the other side. A pipeline that fails destroys both of its streams. */
-function splice(peer: Duplex, stream: Duplex): void {
-  const onEnd = (): void => undefined;
-  pipeline(peer, stream, onEnd);
-  pipeline(stream, peer, onEnd);
-}
-
-/** Answers and closes the connection, also if the caller does not close its side. */
-function answer(socket: Socket, status: string, json: string): void {
-  const head = `HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(json)}\r\n\r\n`;
-  socket.end(head + json, () => socket.destroy());
 }

@@ -98,6 +98,27 @@ export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
   };
 }
 
-function refuse(socket: Duplex, status: string): void {
-  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+/** Answers an upgrade that leads to no stream, and closes its connection, also if the caller does not close its side. */
+export function refuse(socket: Duplex, status: string, json = ''): void {
+  const head = `HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(json)}\r\n\r\n`;
+  socket.end(head + json, () => socket.destroy());
+}
+
+/**
+ * Relays both directions. The end of a direction ends that direction on the other side, and a side that breaks off breaks the other one. Two
+ * pipelines of Node on one pair of streams would add so many listeners that Node warns of a leak.
+ */
+export function splice(one: Duplex, other: Duplex): void {
+  relay(one, other);
+  relay(other, one);
+}
+
+function relay(from: Duplex, to: Duplex): void {
+  // Its `close` does not come again.
+  if (from.destroyed) return void to.destroy();
+  from.pipe(to);
+  from.on('error', () => to.destroy());
+  from.once('close', () => {
+    if (!from.readableEnded || !from.writableFinished) to.destroy();
+  });
 }

@@ -8,7 +8,7 @@ import { type Log, throttledLog } from '../../../shared/log.ts';
 import type { RawHeaders } from '../../base/http/hop-headers.ts';
 import { isRepeatable, sendBody, writeHead } from '../../base/http/relaying.ts';
 import { dropRest } from '../../base/http/uploads.ts';
-import { StreamError } from '../../fleet/link/streams.ts';
+import { splice, StreamError } from '../../fleet/link/streams.ts';
 import { type AppAddress, readAppHost } from '../endpoints/app-address.ts';
 import { type AppConnections, openAppConnections } from './app-connections.ts';
 import { requestHeaders, responseHeaders } from './app-headers.ts';
@@ -204,32 +204,15 @@ async function upgrade(
     begin(answer, ['Connection', 'Upgrade', 'Upgrade', answer.headers.upgrade ?? '']);
     socket.write(rest);
     stream.write(head);
-    join(socket, stream);
+    // It carries no requests any more, so its directions may end one after the other.
+    stream.allowHalfOpen = true;
+    splice(socket, stream);
   });
   outgoing.on('error', (error) => {
     if (answered) return void socket.destroy();
     refuseRaw(socket, unanswered(error, app));
   });
   outgoing.end();
-}
-
-/** Connects client and application. From here on bytes are relayed unread. */
-function join(socket: Duplex, stream: Duplex): void {
-  stream.allowHalfOpen = true;
-  pipeAndCut(socket, stream);
-  pipeAndCut(stream, socket);
-}
-
-/**
- * Relays one direction. An error on one side destroys the other. Two pipelines of Node on one pair of streams would add so many listeners that
- * Node warns of a leak.
- */
-function pipeAndCut(from: Duplex, to: Duplex): void {
-  from.pipe(to);
-  from.on('error', () => to.destroy());
-  from.once('close', () => {
-    if (!from.readableEnded || !from.writableFinished) to.destroy();
-  });
 }
 
 function unanswered(error: unknown, { target }: App): Refusal {

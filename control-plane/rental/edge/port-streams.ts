@@ -23,7 +23,7 @@ export interface PortClient {
   gone: AbortSignal;
 }
 
-/** The stream that a host was asked to open. */
+/** The stream that a host was asked to open. It may come later: the next connection does not wait for it. */
 export interface Asked {
   stream: Promise<Duplex>;
 }

@@ -1,7 +1,6 @@
 // Public TCP ports: one for SSH per open endpoint, and one for each TCP port of the application. Each connection becomes a stream to the host.
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
-import { pipeline } from 'node:stream';
 import { messageOf } from '../../../shared/errors.ts';
 import { type Log, throttledLog } from '../../../shared/log.ts';
 import { firstOfLargestNetwork, networkOf } from '../../../shared/client-network.ts';
@@ -16,6 +15,7 @@ import { openAddressLimit } from '../../base/http/address-limit.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import { closeSignal } from '../../base/http/relaying.ts';
 import type { Db } from '../../base/db/db.ts';
+import { splice } from '../../fleet/link/streams.ts';
 import type { EndpointPorts, Endpoints } from '../endpoints/endpoints.ts';
 import { logAcceptErrors } from '../../base/http/accept-errors.ts';
 import type { Asked, PortStreams, PortTarget } from './port-streams.ts';
@@ -185,17 +185,9 @@ function leadsTo({ instanceId, appPort }: PublicPort, target: PublicPort | undef
   return target?.instanceId === instanceId && target.appPort === appPort;
 }
 
-/** Resolves when bytes flow. From then on the end of one side closes the other. */
+/** Resolves when bytes flow. */
 async function relay(socket: Socket, asking: Promise<Asked | undefined>): Promise<void> {
   const asked = await asking;
   if (asked === undefined) return void socket.destroy();
-  const stream = await asked.stream;
-  if (socket.destroyed) return void stream.destroy();
-  const onEnd = (error: NodeJS.ErrnoException | null): void => {
-    if (!error) return;
-    socket.destroy();
-    stream.destroy();
-  };
-  pipeline(socket, stream, onEnd);
-  pipeline(stream, socket, onEnd);
+  splice(socket, await asked.stream);
 }

@@ -1,9 +1,10 @@
-// Streams whose host breaks them with its very first bytes.
+// Streams that break before anybody listens for that: with the very first bytes of their host, or before they are spliced.
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
+import { duplexPair } from 'node:stream';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { openStreams, type Streams } from '../../../control-plane/fleet/link/streams.ts';
+import { openStreams, splice, type Streams } from '../../../control-plane/fleet/link/streams.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { STREAMS_PATH } from '../../../shared/protocol/link.ts';
 import { seededRng } from '../../../shared/rng.ts';
@@ -41,3 +42,14 @@ test('a stream that its host breaks in the same packet as its handshake is refus
   host.write(Buffer.concat([Buffer.from(`${handshake.join('\r\n')}\r\n\r\n`), Buffer.of(0x8f, 0x80, 0, 0, 0, 0)]));
   await expect(dialled).rejects.toMatchObject({ leg: 'dial' });
 });
+
+test.each(['the one', 'the other'])(
+  'a connection of which %s end is gone before it is spliced is closed whole',
+  async (which) => {
+    const [[one], [other]] = [duplexPair(), duplexPair()];
+    const gone = which === 'the one' ? one : other;
+    await once(gone.destroy(), 'close');
+    splice(one, other);
+    expect([one.destroyed, other.destroyed]).toEqual([true, true]);
+  },
+);

@@ -150,7 +150,7 @@ test('a port that is full of callers who have logged in refuses one more', async
   expect(first.closed).toBe(0);
 });
 
-test('a proxy that is named gets more', async () => {
+test('a proxy in trust_proxy may have all connections of a port', async () => {
   const port = await open(['127.0.0.1/32']);
   const proxy = await dial(port, SSH_CONNECTIONS_MAX);
   expect(proxy.closed).toBe(0);
@@ -170,6 +170,21 @@ test('the host of an SSH server is sent the address of each caller', async () =>
     await expect.poll(() => targets.length).toBe(before + 1);
     expect(targets.at(-1)).toEqual({ kind: 'ssh', authorized_keys: [], client_ip: address });
   }
+});
+
+test('a connection adds fewer listeners than Node warns about', async () => {
+  const warned: string[] = [];
+  const onWarning = ({ message }: Error): void => void warned.push(message);
+  process.on('warning', onWarning);
+  const port = await open([], async () => new PassThrough());
+  const socket = connect({ port, host: HOST });
+  sockets.push(socket);
+  for (let i = 0; i < 20; i += 1) socket.write(Buffer.alloc(100_000));
+  await once(socket, 'data');
+  socket.resume().end();
+  await once(socket, 'close');
+  process.off('warning', onWarning);
+  expect(warned).toEqual([]);
 });
 
 test('an address whose connections cannot be relayed writes thirty lines a minute, and others write theirs', async () => {

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest';
 import type { Upgrade } from '../../../../control-plane/base/http/upgrades.ts';
 import { isForgotten } from '../../../kit/garbage.ts';
 import { openBench } from './fixture.ts';
+import { exchange } from './two-control-planes.ts';
 
 test('a caller who resets its connection while an upgrade is refused closes only that connection', async () => {
   const uncaught: unknown[] = [];
@@ -99,12 +100,3 @@ describe('upgrades count against the rate of their address', () => {
     await own.close();
   });
 });
-
-/** Sends a request and reads until the server closes. */
-async function exchange(port: number, request: string): Promise<string> {
-  const socket = connect(port, '127.0.0.1');
-  socket.write(request);
-  const pieces: Buffer[] = [];
-  for await (const piece of socket) pieces.push(piece as Buffer);
-  return Buffer.concat(pieces).toString();
-}
