@@ -1,5 +1,5 @@
-// Finds a machine for a job: one that the operator trusts, of the preferred types first, never dearer than the job. All in the caller's
-// transaction. No job takes a place that a job before it in the queue could use (`headsOfQueue`).
+// Finds a machine for a job: one that the operator trusts, of the preferred types first, never dearer than the job. No job takes a place that a job
+// before it in the queue could use (`headsOfQueue`). The search and the hold are one transaction, which is the caller's.
 import { ucentsPerHour, type FineTuning } from '../catalog/fine-tuning.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import { rank } from '../../fleet/placement/placement.ts';
@@ -7,7 +7,6 @@ import type { Offer } from '../../fleet/supply/holding.ts';
 import { type Candidate, candidates, type CapacityRequest, cheapestType } from '../../fleet/supply/offerings.ts';
 import { hasCapacity } from '../../fleet/workloads/store.ts';
 import type { FineTuningDeps } from './deps.ts';
-import { FINE_TUNING_QUEUE_MS_MAX } from '../../../shared/limits.ts';
 import { type Head, headsOfQueue, type Job } from './store.ts';
 
 /** A machine whose GPUs are held for the job. */
@@ -69,8 +68,7 @@ async function placeOf(
 
 /** The heads that come before the job. If it is no head itself, the head with its terms is among them, and decides for all places of the job. */
 async function headsBefore(query: Query, { id }: Job, nowMs: number): Promise<Head[]> {
-  // A job that is not served within a day fails. One that does not even fail must not block the others for ever.
-  const heads = await headsOfQueue(query, { sinceMs: nowMs - FINE_TUNING_QUEUE_MS_MAX });
+  const heads = await headsOfQueue(query, nowMs);
   const own = heads.findIndex((head) => head.id === id);
   return own === -1 ? heads : heads.slice(0, own);
 }
@@ -158,9 +156,7 @@ async function holdAt(
 }
 
 function fits(offer: Offer, candidate: Candidate, terms: FineTuning): boolean {
-  if (offer.id !== candidate.id) return false;
+  if (offer.id !== candidate.id || offer.disk_configurable !== candidate.disk_configurable) return false;
   if (offer.disk_configurable && offer.disk_free_gb < terms.disk_gb) return false;
-  return offer.price_ucents_per_hour * BigInt(terms.gpu_count) <= ucentsPerHour(terms)
-    ? offer.disk_configurable === candidate.disk_configurable
-    : false;
+  return offer.price_ucents_per_hour * BigInt(terms.gpu_count) <= ucentsPerHour(terms);
 }

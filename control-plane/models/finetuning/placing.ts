@@ -1,5 +1,5 @@
 // Places a job on a machine, at first and again after a machine was lost.
-import { FINE_TUNING_QUEUE_MS_MAX, JOB_GRACE_MS } from '../../../shared/limits.ts';
+import { JOB_GRACE_MS } from '../../../shared/limits.ts';
 import { dollarText } from '../../../shared/money.ts';
 import type { DesiredJob } from '../../../shared/protocol/job.ts';
 import type { Tx } from '../../base/db/db.ts';
@@ -65,7 +65,7 @@ export async function placeJob(tx: Tx, { job, files }: Facts, nowMs: number, dep
   });
   if (job.tried_machine_ids.length === 0) await store.noteTurn(tx, job.org_id, nowMs);
   await notePlaced(tx, job, { ...found, workloadId, nowMs, resumeStep: checkpoint?.step }, deps);
-  const heads = await store.headsOfQueue(tx, { sinceMs: nowMs - FINE_TUNING_QUEUE_MS_MAX });
+  const heads = await store.headsOfQueue(tx, nowMs);
   return heads.map(({ id }) => id);
 }
 

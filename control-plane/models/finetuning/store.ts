@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { CreateFineTuningJob } from '../../../shared/api/fine-tuning.ts';
 import type { ErrorCode } from '../../../shared/errors.ts';
+import { FINE_TUNING_QUEUE_MS_MAX } from '../../../shared/limits.ts';
 import type { FineTuningState } from '../../../shared/states.ts';
 import { countRow, idRow, int, json, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, raw, type Sql, sql, type Tx } from '../../base/db/db.ts';
@@ -159,17 +160,19 @@ const HeadRow = JobRow.pick({ id: true, terms: true });
 export type Head = z.infer<typeof HeadRow>;
 
 /**
- * The heads among the jobs that wait for a machine, the next one first. A job that has waited since `sinceMs` or longer does not count.
+ * The heads among the jobs that wait for a machine, the next one first. A job that is not served in time fails. It does not count from then on: one
+ * that does not even fail must not block the others for ever.
  *
  * The organisation with the fewest jobs on machines comes first, then the one that got its last machine the longest ago, and then the oldest job.
  * A job that had a machine before has had its turn, so it does not wait for the turns of others again.
  *
- * The read steps from the first job of an organisation with the same terms to that of the next one, and never reads the jobs behind them.
+ * The waiting jobs of one organisation with the same terms are a line. The read steps from the first job of a line to that of the next line, and
+ * never reads the jobs behind them.
  */
-export function headsOfQueue(query: Query, { sinceMs }: { sinceMs: number }): Promise<Head[]> {
+export function headsOfQueue(query: Query, nowMs: number): Promise<Head[]> {
   const hasHadNone = sql`case when tried_machine_ids = '[]' then 1 else 0 end`;
   const first = (where: Sql): Sql => sql`(select id from finetuning_jobs
-    where status = 'queued' and workload_id is null and cancel_ms is null and queued_ms > ${sinceMs} and ${where}
+    where status = 'queued' and workload_id is null and cancel_ms is null and queued_ms > ${nowMs - FINE_TUNING_QUEUE_MS_MAX} and ${where}
     order by terms, org_id, ${hasHadNone}, created_ms, id limit 1)`;
   const next = sql`coalesce(${first(sql`terms = lines.terms and org_id > lines.org_id`)}, ${first(sql`terms > lines.terms`)})`;
   const columns = sql`job.id, job.terms, job.org_id, job.tried_machine_ids, job.created_ms`;

@@ -173,7 +173,7 @@ test('the queue is read from its index, which leads from head to head', async ()
   const { db } = training.world;
   if (db.dialect !== 'sqlite') return;
   const recording = recordingDb(db);
-  await headsOfQueue(recording.db.read, { sinceMs: 0 });
+  await headsOfQueue(recording.db.read, training.world.clock.now());
   for (const statement of recording.sent) {
     const plan = await planOf(db, statement);
     expect(plan).toContain('INDEX finetuning_jobs_waiting (terms=? AND org_id>?)');
@@ -190,7 +190,7 @@ test('the heads of the queue are the first jobs with the same terms, whichever o
     () => other.create({ svc: CHEAP }),
   );
   await db.tx('test.turn', (tx) => noteTurn(tx, training.who.orgId, clock.now()));
-  const heads = await headsOfQueue(db.read, { sinceMs: 0 });
+  const heads = await headsOfQueue(db.read, clock.now());
   expect(heads.map(({ terms }) => terms.gpu_count)).toEqual([2, 1]);
   expect(heads[0]?.id).toBe(otherBig);
   expect(heads.map(({ id }) => id)).not.toContain(own);
