@@ -43,6 +43,5 @@ export async function serveSupervisor(socket: Socket, { log, exit, open }: Super
     });
   } catch (error) {
     log.warn({ detail: messageOf(error) }, 'the supervisor has sent a malformed message');
-    socket.destroy();
   }
 }

@@ -223,8 +223,10 @@ function replacer({ kill, start, starts, isWanted }: Replacing, { clock, log, te
       await starts.run(id, () => restart(id));
       if (isWanted(id)) tell({ workload_id: id, state: 'replaced', detail: replacedBecause(reason) });
     } catch (error) {
-      // The runtime starts another holder at its next tick.
-      log.error({ workload_id: id, err: error }, 'a holder could not be replaced');
+      log.error(
+        { workload_id: id, err: error },
+        'a holder could not be replaced; the next tick of the runtime starts one',
+      );
     }
   };
 }

@@ -4,6 +4,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 
 const LINE_PERIOD_MS = 60_000;
+const NOT_ACCEPTED = 'a connection could not be accepted; if the reason is EMFILE, raise LimitNOFILE of this service';
 
 interface AcceptErrorDeps {
   log: Log;
@@ -23,7 +24,7 @@ export function logAcceptErrors(server: Server, fields: object, { log, clock }: 
       suppressed += 1;
       return;
     }
-    log.error({ ...fields, err: error, suppressed_lines: suppressed }, 'a connection could not be accepted');
+    log.error({ ...fields, err: error, suppressed_lines: suppressed }, NOT_ACCEPTED);
     nextMs = nowMs + LINE_PERIOD_MS;
     suppressed = 0;
   });

@@ -21,7 +21,7 @@ export const PASSED_ON = 'svc-passed-on';
 /** The header of the answer that has the opened word. It must not reach a client. */
 export const OPENED = 'svc-opened';
 
-/** The headers that a secondary adds to a request. They have at most some hundred bytes. */
+/** More than the headers that a secondary adds to a request, which have some hundred bytes. */
 export const ADDED_BYTES_MAX = 1024;
 
 const WORD_BYTES = 16;

@@ -70,7 +70,10 @@ export function openUpgrades({ trustProxy, limits, connections, passOn, refuse }
     if (socket.writableEnded) socket.once('finish', () => socket.destroy());
   };
 
-  /** Undefined if the request may go on. An address that is given is counted. A function in `onUpgrade` would keep the request in memory. */
+  /**
+   * Undefined if the request may go on. An address that is given is counted. It stands here because a function in `onUpgrade` would keep the request
+   * in memory.
+   */
   const refusalOf = (request: IncomingMessage, counted: string | undefined): ServiceError | undefined => {
     try {
       assertHead(request, () => undefined);
@@ -82,7 +85,7 @@ export function openUpgrades({ trustProxy, limits, connections, passOn, refuse }
     }
   };
 
-  /** The primary has the rates. The connection counts here, because the primary sees all connections of this control plane as ours. */
+  /** The primary limits the rates of clients. Connections count here, because the primary sees all those of this control plane as ours. */
   const passTo = (to: Peer, upgrade: Omit<Upgrade, 'proven'>): void => {
     const { socket } = upgrade;
     const { socket: connection } = upgrade.request;

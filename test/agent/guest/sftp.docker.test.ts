@@ -107,7 +107,7 @@ test('a request that cannot be done is refused in words, and the session goes on
   expect(await output('test -d /tmp/after && echo there')).toBe('there\n');
 });
 
-test('an upload that goes on where it was broken off', async () => {
+test('an upload that was broken off goes on where it was', async () => {
   const bytes = randomBytes(1024 * 1024);
   writeFileSync(join(dir, 'whole'), bytes);
   await ssh(busybox, 'cat > /tmp/part', { input: bytes.subarray(0, 300_000) });

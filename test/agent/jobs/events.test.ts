@@ -15,7 +15,7 @@ const file = (text: string, pieceBytes = 7): Readable => {
 };
 const line = (step: number): string => `${JSON.stringify({ type: 'metrics', step, loss: 1 / (step + 1) })}\n`;
 
-test('reads whole lines and leaves the last one until its end has come', async () => {
+test('whole lines are read, and the last one is left until its end has come', async () => {
   const text = `${line(0)}${line(1)}{"type":"metr`;
   const read = await nextEvents(file(text), 0, false);
   expect(read.events.map(({ event }) => event.step)).toEqual([0, 1]);
@@ -23,13 +23,13 @@ test('reads whole lines and leaves the last one until its end has come', async (
   expect(read.garbage).toEqual([]);
 });
 
-test('takes the last line without an end once the program is over', async () => {
+test('the last line is read without its end once the program is over', async () => {
   const text = `${line(0)}{"type":"message","message":"bye"}`;
   const read = await nextEvents(file(text), line(0).length, true);
   expect(read.events).toEqual([{ end: text.length, event: { type: 'message', level: 'info', message: 'bye' } }]);
 });
 
-test('skips garbage and counts each line of it once, by its offset', async () => {
+test('garbage is skipped, and each line of it is counted once, by its offset', async () => {
   const long = 'x'.repeat(JOB_EVENT_LINE_BYTES_MAX + 1);
   const garbage = ['not json', '[]', '{"type":"unknown"}', '{"type":"metrics","loss":1e400}', long];
   const text = `${garbage.map((each) => `${each}\n`).join('')}\n${line(3)}`;
@@ -39,7 +39,7 @@ test('skips garbage and counts each line of it once, by its offset', async () =>
   expect(read.end).toBe(text.length);
 });
 
-test('stops after one message of events', async () => {
+test('a read stops after as many events as a message may have, and the next one goes on there', async () => {
   const text = Array.from({ length: JOB_EVENTS_PER_MESSAGE_MAX + 5 }, (_, step) => line(step)).join('');
   const read = await nextEvents(file(text, 100), 0, false);
   expect(read.events).toHaveLength(JOB_EVENTS_PER_MESSAGE_MAX);
@@ -47,7 +47,7 @@ test('stops after one message of events', async () => {
   expect(rest.events.map(({ event }) => event.step)).toEqual([100, 101, 102, 103, 104]);
 });
 
-test('finds the same events, however the file is cut and wherever the reader begins', async () => {
+test('the same events are found, however the file is cut and wherever the reader begins', async () => {
   const lines = fc.array(fc.oneof(fc.nat(1000).map(line), fc.constantFrom('junk\n', '\n', 'ü{\n')), { maxLength: 30 });
   await fc.assert(
     fc.asyncProperty(lines, fc.integer({ min: 1, max: 50 }), fc.nat(30), async (all, pieceBytes, from) => {

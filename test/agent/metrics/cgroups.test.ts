@@ -38,18 +38,21 @@ const VERSION_2 = {
 const within = (folder: string, files: Record<string, string>): Record<string, string> =>
   Object.fromEntries(Object.entries(files).map(([name, text]) => [`cgroup/${folder}/${name}`, text]));
 
-test.each([`docker/${ID}`, `system.slice/docker-${ID}.scope`])('reads cgroups of version 2 in %s', async (folder) => {
-  const files = kernel(`v2 ${folder.length}`, { ...within(folder, VERSION_2), 'proc/4711/net/dev': NET });
-  expect(await readContainer(ID, files)).toEqual({
-    cpu_seconds: 12.5,
-    memory_used_bytes: 2_000,
-    memory_limit_bytes: 8_589_934_592,
-    network_received_bytes: 14_000,
-    network_sent_bytes: 16_000,
-  });
-});
+test.each([`docker/${ID}`, `system.slice/docker-${ID}.scope`])(
+  'cgroups of version 2 are read in %s',
+  async (folder) => {
+    const files = kernel(`v2 ${folder.length}`, { ...within(folder, VERSION_2), 'proc/4711/net/dev': NET });
+    expect(await readContainer(ID, files)).toEqual({
+      cpu_seconds: 12.5,
+      memory_used_bytes: 2_000,
+      memory_limit_bytes: 8_589_934_592,
+      network_received_bytes: 14_000,
+      network_sent_bytes: 16_000,
+    });
+  },
+);
 
-test('reads cgroups of version 1, in which a number near 2^63 is no limit', async () => {
+test('cgroups of version 1 are read, and a number near 2^63 in them is no limit', async () => {
   const files = kernel('v1', {
     [`cgroup/cpuacct/docker/${ID}/cpuacct.usage`]: '2500000000\n',
     [`cgroup/cpuacct/docker/${ID}/cgroup.procs`]: '',

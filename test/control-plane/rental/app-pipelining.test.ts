@@ -26,12 +26,12 @@ afterEach(async () => {
   await proxied.close();
 });
 
-test('a hundred are answered', async () => {
+test('a hundred requests ahead of their answers are answered', async () => {
   socket.write(REQUEST.repeat(100));
   await expect.poll(() => answers).toBe(100);
 });
 
-test('more end the connection, and cost nothing beyond the hundred', async () => {
+test('more requests ahead of their answers end the connection, and cost nothing beyond the hundred', async () => {
   let lookups = 0;
   proxied.onLookup = () => {
     lookups += 1;
@@ -43,7 +43,7 @@ test('more end the connection, and cost nothing beyond the hundred', async () =>
   expect(lookups).toBe(100);
 });
 
-test('those that are answered do not count', async () => {
+test('requests that were answered do not count as ahead', async () => {
   for (let i = 1; i <= 150; i += 1) {
     socket.write(REQUEST);
     await expect.poll(() => answers, { interval: 1 }).toBe(i);

@@ -10,6 +10,7 @@ import { freePort } from '../../../kit/ports.ts';
 import { openBench } from './fixture.ts';
 import { openProxiedApp } from '../../rental/proxied-app.ts';
 
+const NOT_ACCEPTED = 'a connection could not be accepted; if the reason is EMFILE, raise LimitNOFILE of this service';
 const FULL = Object.assign(new Error('accept EMFILE'), { code: 'EMFILE' });
 /** Node tells here of each server that listens. */
 const LISTENS = 'tracing:net.server.listen:asyncEnd';
@@ -41,7 +42,7 @@ describe('a connection that cannot be accepted ends nothing', () => {
     expect(open).toHaveLength(1);
     for (const server of [...open, ...open]) server.emit('error', FULL);
     expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual([
-      expect.objectContaining({ port, instance_id: 'i', msg: 'a connection could not be accepted' }),
+      expect.objectContaining({ port, instance_id: 'i', msg: NOT_ACCEPTED }),
     ]);
     expect(ports.listens('i')).toBe(true);
     await ports.close(0);
@@ -54,7 +55,7 @@ describe('a connection that cannot be accepted ends nothing', () => {
     expect(servers).toHaveLength(1);
     for (const server of servers) server.emit('error', FULL);
     expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual([
-      expect.objectContaining({ port, msg: 'a connection could not be accepted' }),
+      expect.objectContaining({ port, msg: NOT_ACCEPTED }),
     ]);
     await bench.close();
   });
@@ -64,7 +65,7 @@ describe('a connection that cannot be accepted ends nothing', () => {
     const front = servers.filter((server) => server !== proxied.app);
     expect(front).toHaveLength(1);
     for (const server of front) server.emit('error', FULL);
-    expect(proxied.lines).toEqual([expect.stringContaining('a connection could not be accepted')]);
+    expect(proxied.lines).toEqual([expect.stringContaining(NOT_ACCEPTED)]);
     await proxied.close();
   });
 });
