@@ -240,18 +240,18 @@ async function waitForLease(db: Db, { clock, id, onStandBy, peerUrl, stopping }:
   const look = openSight(db, LEASE, clock);
   let standsBy = false;
   for (;;) {
-    const { seen, isRenewed, mayTake } = await look();
+    const { seen, hasChanged, mayTake } = await look();
     // A process that is too old leaves the lease and the secondaries to those that can use the database.
     if (mayTake) await assertMigratable(db, SCHEMA);
     const held = mayTake ? await takeLease(db, { name: LEASE, holder: id }, seen) : undefined;
     if (held !== undefined) return { held };
-    if (isRenewed && onStandBy === undefined) {
+    if (hasChanged && onStandBy === undefined) {
       throw new DbError(
         'database_in_use',
         'another control plane serves on this database: stop it first, or give the command on its machine',
       );
     }
-    if (isRenewed && !standsBy) {
+    if (hasChanged && !standsBy) {
       standsBy = true;
       await onStandBy?.(db);
     }

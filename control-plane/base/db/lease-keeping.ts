@@ -20,7 +20,7 @@ export const POLL_MS = 500;
 export interface Sight {
   seen: SeenLease | undefined;
   /** It has changed since it was read before. */
-  isRenewed: boolean;
+  hasChanged: boolean;
   mayTake: boolean;
 }
 
@@ -31,14 +31,14 @@ export function openSight(db: Db, name: string, clock: Clock): () => Promise<Sig
     const seen = await seeLease(db, name);
     const nowMs = clock.monotonicMs();
     const isFirst = before === undefined;
-    const isRenewed =
+    const hasChanged =
       !isFirst &&
       (seen?.holder !== before?.seen?.holder ||
         seen?.epoch !== before?.seen?.epoch ||
         seen?.beat !== before?.seen?.beat);
-    const sinceMs = before === undefined || isRenewed ? nowMs : before.sinceMs;
+    const sinceMs = before === undefined || hasChanged ? nowMs : before.sinceMs;
     before = { seen, sinceMs };
-    return { seen, isRenewed, mayTake: isFree(seen) || nowMs - sinceMs >= LEASE_MS };
+    return { seen, hasChanged, mayTake: isFree(seen) || nowMs - sinceMs >= LEASE_MS };
   };
 }
 
