@@ -254,6 +254,8 @@ function createServer(
     const labels = { method: request.method, route: request.routeOptions.url ?? 'unmatched', status: reply.statusCode };
     metrics.observeRequest(labels, reply.elapsedTime / 1000);
     log.debug({ request_id: request.id, ...labels, duration_ms: Math.round(reply.elapsedTime) }, 'request');
+    // The head of an answer that began before the end has promised that its connection stays.
+    if (closing) app.server.closeIdleConnections();
     done();
   });
   app.setErrorHandler((error, request, reply) => sendError(error, request, reply, log));

@@ -3,15 +3,17 @@ import { once } from 'node:events';
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
 import { connect, type Socket } from 'node:net';
+import { PassThrough } from 'node:stream';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { route, uploadRoute } from '../../../../control-plane/base/http/route.ts';
-import { fail } from '../../../../shared/errors.ts';
+import { codeOf, fail } from '../../../../shared/errors.ts';
 import { createLog } from '../../../../shared/log.ts';
 import { virtualClock } from '../../../kit/virtual-clock.ts';
 import { callerWith, openBench } from './fixture.ts';
+import { openPlanes } from './two-control-planes.ts';
 
 test('proxy headers count only where the proxy is trusted', async () => {
   const forwarded = { 'x-forwarded-for': '203.0.113.7' };
@@ -128,6 +130,48 @@ test('closing lets a request in progress finish and accepts no more', async () =
   expect(reply.body).toBe('{"done":true}');
   expect(reply.headers['connection']).toBe('close');
   await closed;
+});
+
+test('the connection of an answer that began before the end of the server ends with it', async () => {
+  const stream = new PassThrough();
+  const streams = route({
+    method: 'GET',
+    path: '/stream',
+    operationId: 'stream',
+    tag: 'x',
+    summary: 'x',
+    scope: 'none',
+    idempotency: 'none',
+    responses: { 200: { description: 'x', mediaType: 'text/plain' } },
+    errors: [],
+    handler: async () => ({ status: 200, headers: { 'content-type': 'text/plain' }, stream }),
+  });
+  // Time does not pass, so no time limit ends the connection.
+  const own = await openBench({ routes: () => [streams], clock: virtualClock() });
+  const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+  const { socket, answer } = begin(port, 'GET /stream HTTP/1.1\r\nHost: x\r\n\r\n');
+  stream.write('begun, ');
+  await once(socket, 'data');
+  const closed = own.close();
+  await expect.poll(() => get(port, '/healthz').catch(codeOf)).toBe('ECONNREFUSED');
+  stream.end('ended');
+  expect(await answer).toMatch(/keep-alive[^]*begun, [^]*ended/);
+  await closed;
+});
+
+test('the connection of an answer of the primary that began before the end of a secondary ends with it too', async () => {
+  const stream = new PassThrough();
+  const own = await openPlanes({ clock: virtualClock() });
+  own.onGet = async () => ({ status: 200, headers: { 'content-type': 'text/event-stream' }, stream });
+  const { socket, answer } = begin(own.port, 'GET /v1/scripted HTTP/1.1\r\nHost: x\r\n\r\n');
+  stream.write('begun, ');
+  await once(socket, 'data');
+  const closed = own.secondary.http.close();
+  await expect.poll(() => get(own.port, '/healthz').catch(codeOf)).toBe('ECONNREFUSED');
+  stream.end('ended');
+  expect(await answer).toMatch(/keep-alive[^]*begun, [^]*ended/);
+  await closed;
+  await own.close();
 });
 
 test('the request after an upload that was refused midway is answered on the same connection', async () => {
