@@ -246,9 +246,11 @@ async function waitForLease(db: Db, { clock, id, onStandBy, peerUrl, stopping }:
     const held = mayTake ? await takeLease(db, { name: LEASE, holder: id }, seen) : undefined;
     if (held !== undefined) return { held };
     if (hasChanged && onStandBy === undefined) {
+      // A database of an older version has no addresses.
+      const url = seen === undefined ? undefined : await addressOf(db, seen.holder).catch(() => undefined);
       throw new DbError(
         'database_in_use',
-        'another control plane serves on this database: stop it first, or give the command on its machine',
+        `another control plane${url === undefined ? '' : ` (${url})`} serves on this database: stop it first, or give the command on its machine`,
       );
     }
     if (hasChanged && !standsBy) {

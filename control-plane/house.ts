@@ -183,19 +183,22 @@ function course(parts: Parts, life: Life): Pick<House, 'start' | 'close'> {
   const { log } = core;
   const start = async (): Promise<{ port: number }> => {
     const isPrimary = foundation.primary() === 'self';
+    // A secondary does not listen there.
+    const forOperators = { admin_socket: config.admin_socket };
     measure(parts, (each) => each.everywhere === true);
     if (isPrimary) await lead(parts, life);
     else await serveBeside(parts, life);
     foundation.onPrimary(async () => {
       await lead(parts, life);
-      log.info('this control plane is the primary now');
+      log.info(forOperators, 'this control plane is the primary now');
       await systemd.ready();
     });
     await listeners.listenForInstances();
     await standby.end();
     const { port } = await listeners.listen();
-    const served = { version: VERSION, host: config.listen.host, port, admin_socket: config.admin_socket };
-    log.info(served, isPrimary ? 'the control plane serves' : 'the control plane serves beside the primary');
+    const served = { version: VERSION, host: config.listen.host, port };
+    if (isPrimary) log.info({ ...served, ...forOperators }, 'the control plane serves');
+    else log.info(served, 'the control plane serves beside the primary');
     await systemd.ready();
     return { port };
   };

@@ -84,13 +84,16 @@ async function serve(options: { config?: string }): Promise<void> {
   }
 }
 
+const NOT_RELOADED =
+  'no control plane listens at admin_socket, so nothing was reloaded. A secondary is reloaded with "systemctl reload svc-control-plane"';
+
 /** Sends the request to the running daemon. If none runs, opens the rooms without starting them and sends it to them. */
 async function ask(configFile: string | undefined, what: InjectedRequest): Promise<Answer> {
   const config = readConfig(configFile);
   const request = { ...what, headers: { ...what.headers, 'svc-operator': operatorName() } };
   const answer = await askDaemon(config.admin_socket, request);
   if (answer !== undefined) return answer;
-  if (request.url === RELOAD.url) throw new Error('no control plane runs here, so nothing was reloaded');
+  if (request.url === RELOAD.url) throw new Error(NOT_RELOADED);
   assertDataDirectories(config);
   refuseFirstStartAsRoot(config);
   const log = createLog('control-plane', 'warn', { write: (line) => void process.stderr.write(line) });

@@ -122,7 +122,7 @@ test('a reload without a running control plane fails, because it would change no
   expect([refused.code, String(refused.stdout), refused.stderr]).toEqual([
     1,
     '',
-    'no control plane runs here, so nothing was reloaded\n',
+    'no control plane listens at admin_socket, so nothing was reloaded. A secondary is reloaded with "systemctl reload svc-control-plane"\n',
   ]);
   expect(readdirSync(dir).filter((name) => name.startsWith('other-'))).toEqual([]);
 });

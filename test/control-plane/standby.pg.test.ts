@@ -137,6 +137,21 @@ test.skipIf(!hasSystemd)(
   },
 );
 
+test('the log names the socket of the operator where there is one, and a command without one says what to do on the machine of a secondary', async () => {
+  const { primary, secondary } = await serveBoth();
+  expect(primary.output()).toContain('admin_socket');
+  expect(secondary.output()).not.toContain('admin_socket');
+  const refusalOf = async (...words: string[]): Promise<string> =>
+    (await capture([process.execPath, LAUNCHER, 'admin', ...words, '--config', second.config])).stderr;
+  expect(await refusalOf('reload')).toContain('A secondary is reloaded with "systemctl reload svc-control-plane"');
+  expect(await refusalOf('org', 'list')).toContain(`another control plane (http://127.0.0.1:${first.port}) serves`);
+  await primary.stop('SIGTERM');
+  await secondary.waitForOutput(
+    /"admin_socket":"[^"]*second[^"]*","msg":"this control plane is the primary now"/,
+    30_000,
+  );
+});
+
 test('a SIGHUP does not end the one that stands by, and a SIGTERM ends it at once', async () => {
   const other = await standBy();
   process.kill(other.pid, 'SIGHUP');
