@@ -131,15 +131,15 @@ interface ListenerDeps {
 
 export interface PeerStreamsListener {
   onUpgrade: UpgradeListener;
-  /** The streams that are open now may go on for `graceMs`. Resolves when they have ended. */
+  /** The streams that are open now may go on for `graceMs`. Resolves when they have ended. Followed logs are not waited for, and end then. */
   drain(graceMs: number): Promise<void>;
 }
 
 /** The end of the primary. Its path is PEER_STREAMS_PATH. */
 export function openPeerStreamsListener({ log: plain, ...given }: ListenerDeps): PeerStreamsListener {
-  const open = new Set<Duplex>();
+  const [open, openLogs] = [new Set<Duplex>(), new Set<Duplex>()];
   // Anyone can connect, so the log lines of an address are limited.
-  const deps = { ...given, open, log: throttledLog(plain, given.clock) };
+  const deps = { ...given, open, openLogs, log: throttledLog(plain, given.clock) };
   const accept = openOnce({ ageMsMax: AGE_MS_MAX, knownMax: KNOWN_MAX });
   const onUpgrade: UpgradeListener = ({ request, head, clientIp, proven }) => {
     const { socket } = request;
@@ -161,6 +161,7 @@ export function openPeerStreamsListener({ log: plain, ...given }: ListenerDeps):
     const cancel = given.clock.after(graceMs, () => left.forEach((stream) => stream.destroy()));
     await Promise.all(left.map((stream) => new Promise<void>((resolve) => void stream.once('close', resolve))));
     cancel();
+    for (const log of openLogs) log.destroy();
   };
   return { onUpgrade, drain };
 }
@@ -252,7 +253,7 @@ function placeOf(id: string): string {
 async function serve(
   { asks }: Opening,
   { socket, head }: { socket: Socket; head: Buffer },
-  deps: Pick<ListenerDeps, 'openStream' | 'openPort' | 'log'> & { open: Set<Duplex> },
+  deps: Pick<ListenerDeps, 'openStream' | 'openPort' | 'log'> & { open: Set<Duplex>; openLogs: Set<Duplex> },
 ): Promise<void> {
   // The wire is not there yet, and would never see an end that came before it.
   const leave = (): void => void socket.destroy();
@@ -263,8 +264,9 @@ async function serve(
     socket.off('end', leave);
     socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${PROTOCOL}\r\n\r\n`);
     const wire = wireOf(socket, { dialled: false, head });
-    deps.open.add(wire);
-    wire.once('close', () => deps.open.delete(wire));
+    const among = 'target' in asks && asks.target.kind === 'logs' ? deps.openLogs : deps.open;
+    among.add(wire);
+    wire.once('close', () => among.delete(wire));
     splice(wire, stream);
   } catch (error) {
     const of = 'target' in asks ? { machine_id: asks.machine_id } : { instance_id: asks.instance_id };

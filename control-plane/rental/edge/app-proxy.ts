@@ -1,6 +1,6 @@
 // The proxy for applications: checks the instance's login on each request and relays it over a data stream into the container.
 import { type IncomingMessage, request as sendRequest, type ServerResponse, STATUS_CODES } from 'node:http';
-import { type Duplex, pipeline } from 'node:stream';
+import { type Duplex, finished, pipeline } from 'node:stream';
 import proxyAddress from '@fastify/proxy-addr';
 import type { Clock } from '../../../shared/clock.ts';
 import { codeOf, messageOf } from '../../../shared/errors.ts';
@@ -88,6 +88,8 @@ export function openAppProxy({ trustProxy, ...given }: AppProxyDeps): AppProxy {
       // Sends the head now, in latin1: Node reads heads in latin1, and `flushHeaders` would write UTF-8.
       response.write('', 'latin1');
       if (!repeatable) dropRest({ request, response }, deps.clock);
+      // The head is the whole answer. Some applications send a body after it, which breaks their connection.
+      if (method === 'HEAD') return void finished(answer.resume(), () => response.end());
       // If the application breaks off, the client's connection breaks too, because half an answer must not look complete.
       pipeline(answer, response, (error) => void (error && response.destroy()));
     });
@@ -96,7 +98,7 @@ export function openAppProxy({ trustProxy, ...given }: AppProxyDeps): AppProxy {
       refuse(response, unanswered(new NotHttp(), app), deps);
     });
     outgoing.on('error', (error) => {
-      if (response.headersSent || response.destroyed) return void response.destroy();
+      if (response.headersSent || response.destroyed) return void (method === 'HEAD' || response.destroy());
       // The application closed an idle connection just as we used it.
       if (outgoing.reusedSocket && tries < TRIES_MAX) return forward(request, response, entered, tries + 1);
       deps.log.debug({ key, detail: messageOf(error) }, 'an application did not answer');

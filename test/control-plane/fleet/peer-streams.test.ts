@@ -266,6 +266,37 @@ test('a stream that its caller does not wait for any more is closed', async () =
   await expect.poll(() => late.destroyed).toBe(true);
 });
 
+describe('a log that is followed through a primary that stops', () => {
+  let url: string;
+  let log: Duplex;
+  let failure: Promise<unknown>;
+  beforeEach(async () => {
+    url = await primary.start();
+    log = await primary.dial(url, { kind: 'logs', tail: 10, follow: true, since: null });
+    failure = read(log).catch((error: unknown) => error);
+  });
+
+  test('does not hold it up', async () => {
+    const startMs = primary.clock.monotonicMs();
+    await primary.drain(40_000);
+    expect(primary.clock.monotonicMs()).toBe(startMs);
+    expect(await failure).toMatchObject({ message: BROKEN });
+    await noConnection();
+  });
+
+  test('goes on while other streams may last', async () => {
+    const other = await primary.dial(url);
+    other.on('error', () => undefined);
+    const drained = primary.drain(40_000);
+    await primary.clock.advance(39_999);
+    expect([log.destroyed, other.destroyed]).toEqual([false, false]);
+    await primary.clock.advance(1);
+    await drained;
+    expect(await failure).toMatchObject({ message: BROKEN });
+    await noConnection();
+  });
+});
+
 /** Waits until the figure does not grow any more. */
 async function untilStill(figure: () => number): Promise<void> {
   let last = -1;

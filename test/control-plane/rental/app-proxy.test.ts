@@ -116,6 +116,15 @@ describe('a request', () => {
     },
   );
 
+  test('of method HEAD gets the head, also if the application sends a body after it', async () => {
+    proxied.dial = async () => {
+      const [near, far] = duplexPair();
+      far.once('data', () => far.end('HTTP/1.1 404 Not Found\r\nX-A: 1\r\nConnection: close\r\n\r\ngone'));
+      return near;
+    };
+    expect(await ask({ method: 'HEAD' })).toMatchObject({ status: 404, body: '', headers: { 'x-a': '1' } });
+  });
+
   test.each([
     ['the login twice', AUTHORIZATION, undefined],
     ['a login of the application too', 'Bearer own', 'Bearer own'],
