@@ -15,7 +15,7 @@ import { DEPOSIT_PROOFS } from '../../control-plane/money/deposits/verify.ts';
 import { payable, revenue, wallet } from '../../control-plane/money/ledger/accounts.ts';
 import { openBooks, type Proofs } from '../../control-plane/money/ledger/books.ts';
 import { meteringProof } from '../../control-plane/money/metering/verify.ts';
-import { payoutFaults } from '../../control-plane/money/payouts/verify.ts';
+import { PAYOUT_PROOFS, payoutFaults } from '../../control-plane/money/payouts/verify.ts';
 import { UCENTS_PER_CENT } from '../../shared/money.ts';
 import { type Rng, seededRng, systemRng } from '../../shared/rng.ts';
 import { createDatabase } from '../kit/databases.ts';
@@ -47,7 +47,7 @@ const PROOFS: Proofs[] = [
   { charges: meteringProof },
   { charges: receiptProof },
   { invariants: [receiptHoldFaults, correctionFaults, payoutFaults] },
-  { pages: [...CREDIT_PROOFS, ...DEPOSIT_PROOFS] },
+  { pages: [...CREDIT_PROOFS, ...DEPOSIT_PROOFS, ...PAYOUT_PROOFS] },
 ];
 
 async function withMoney<T>(database: string, work: (money: MoneyAlone) => Promise<T>): Promise<T> {

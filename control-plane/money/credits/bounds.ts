@@ -52,6 +52,10 @@ const MACHINES_MIN = 2;
  * `servedWell` are the machines that served other organisations in the same time without an outage.
  */
 export function isSuspect(machineIds: readonly string[], servedWell: ReadonlySet<string>): boolean {
-  const telling = machineIds.filter((id) => servedWell.has(id));
-  return telling.length >= OUTAGES_MIN && new Set(telling).size >= MACHINES_MIN;
+  return areEnough(machineIds.filter((id) => servedWell.has(id)));
+}
+
+/** Whether outages on these machines are enough for a suspicion, if all of the machines served others well. */
+export function areEnough(machineIds: readonly string[]): boolean {
+  return machineIds.length >= OUTAGES_MIN && new Set(machineIds).size >= MACHINES_MIN;
 }

@@ -10,7 +10,15 @@ import type { Events } from '../../base/events/events.ts';
 import { wallet } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { earnedByKind } from '../ledger/suppliers.ts';
-import { type Bound, BOUND_WINDOW_MS, FLAG_WINDOW_MS, isSuspect, type LossBounds, splitAt } from './bounds.ts';
+import {
+  areEnough,
+  type Bound,
+  BOUND_WINDOW_MS,
+  FLAG_WINDOW_MS,
+  isSuspect,
+  type LossBounds,
+  splitAt,
+} from './bounds.ts';
 import { outageOf } from './outages.ts';
 import { OWN_OUTAGE_PAYMENT, decisionOf, holdingOf } from './posting.ts';
 import * as store from './store.ts';
@@ -186,6 +194,8 @@ async function isUnderSuspicion(tx: Tx, orgId: string, { clock, log, servedOther
   const nowMs = clock.now();
   const sinceMs = Math.max(nowMs - FLAG_WINDOW_MS, flag?.trusted_ms ?? 0);
   const machineIds = await store.outagesOfOrg(tx, orgId, sinceMs);
+  // Most organisations have few outages. What others did on the machines is much to read, and thousands of outages may end together.
+  if (!areEnough(machineIds)) return false;
   const failedOthers = await store.machinesThatFailedOthers(tx, orgId, sinceMs);
   const servedWell = new Set([...(await servedOthers(tx, orgId, sinceMs))].filter((id) => !failedOthers.has(id)));
   if (!isSuspect(machineIds, servedWell)) return false;

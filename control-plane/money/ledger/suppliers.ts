@@ -204,14 +204,26 @@ export async function suppliersOwed(
 }
 
 const AmountRow = z.object({ id: text, amount_ucents: ucents });
+type AmountOf = z.infer<typeof AmountRow>;
 
-/** The amount of each transfer of a payout. The condition is that of their index. */
-export async function amountsOfPayouts(query: Query): Promise<Map<string, bigint>> {
-  const rows = await query.all(
+/** Selects the transfers of payouts. The condition is that of their index. */
+const IS_OF_PAYOUT = sql`substr(kind, 1, 6) = 'payout'`;
+
+/** The amounts of the transfers of payouts after `afterId`, in the order of their ids. */
+export function amountsOfPayoutsAfter(query: Query, afterId: string, limit: number): Promise<AmountOf[]> {
+  return query.all(
     AmountRow,
-    sql`select id, amount_ucents from transfers where substr(kind, 1, 6) = 'payout'`,
+    sql`select id, amount_ucents from transfers where ${IS_OF_PAYOUT} and id > ${afterId} order by id limit ${limit}`,
   );
-  return new Map(rows.map((row) => [row.id, row.amount_ucents]));
+}
+
+/** The amounts of those of these transfers that are of payouts. */
+export async function amountsOfPayouts(query: Query, ids: readonly string[]): Promise<AmountOf[]> {
+  if (ids.length === 0) return [];
+  return query.all(
+    AmountRow,
+    sql`select id, amount_ucents from transfers where ${IS_OF_PAYOUT} and id in (${join([...ids])})`,
+  );
 }
 
 function behind(position: EntryCursor | undefined): Sql {

@@ -1,5 +1,6 @@
 // What this room adds to the house: the metering loop.
 import type { Clock } from '../../../shared/clock.ts';
+import { throwAll } from '../../../shared/errors.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
@@ -43,7 +44,7 @@ export function meteringBrings({ db, clock, cursors, ledger, metering, beat, sto
       const failures: unknown[] = [];
       for (const id of await metering.tick(signal))
         await stopUnpaid(id).catch((error: unknown) => void failures.push(error));
-      if (failures.length > 0) throw failures[0];
+      throwAll(failures);
     },
   };
   return {

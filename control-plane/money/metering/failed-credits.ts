@@ -12,11 +12,12 @@ export interface OwnOutage {
 
 const FailedRow = SegmentRow.extend({ from_ms: int, until_ms: int, evidence: text });
 
-/** All failed credits, the earliest outage first. */
+/** The earliest failed credit of each segment. The later ones of a segment wait for it. */
 export async function failedCredits(query: Query): Promise<{ segment: Segment; outage: OwnOutage }[]> {
   const rows = await query.all(
     FailedRow,
     sql`select ${COLUMNS}, from_ms, until_ms, evidence from failed_outage_credits join meter_segments on id = segment_id
+        where from_ms = (select min(earlier.from_ms) from failed_outage_credits earlier where earlier.segment_id = id)
         order by from_ms, segment_id`,
   );
   return rows.map(({ from_ms: fromMs, until_ms: untilMs, evidence, ...segment }) => ({
@@ -36,4 +37,10 @@ export async function insertFailedCredit(tx: Tx, segmentId: string, outage: OwnO
 
 export async function forgetFailedCredit(tx: Tx, segmentId: string, fromMs: number): Promise<void> {
   await tx.run(sql`delete from failed_outage_credits where segment_id = ${segmentId} and from_ms = ${fromMs}`);
+}
+
+/** A credit has ended the segment, and its rental has another open one: what is still to be credited is credited to that. */
+export async function handOnFailedCredits(tx: Tx, { id, subject_id: subjectId }: Segment): Promise<void> {
+  const open = sql`(select id from meter_segments where subject_id = ${subjectId} and ended_ms is null)`;
+  await tx.run(sql`update failed_outage_credits set segment_id = ${open} where segment_id = ${id}`);
 }

@@ -1,13 +1,20 @@
 // Credits for our own outages: customers are not charged for that time, but suppliers are paid for it.
 //
 // A rental that cannot be credited keeps no other one from its credit. Its outage is stored, and each tick tries it again, also after a restart. Each
-// attempt is logged. If the rental ends before an attempt succeeds, the operator refunds the time by hand.
+// attempt is logged. A credit ends the segment, so later outages of the rental wait until the first one is credited, and go to the segment after it.
+// If the rental ends or is paused before an attempt succeeds, the operator gives the time back by hand.
 import { isoTime } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { accruedUcents, supplierPartUcents } from '../../../shared/money.ts';
 import { type Db, DbError, type Query, type Tx } from '../../base/db/db.ts';
 import type { Credits } from '../credits/credits.ts';
-import { failedCredits, forgetFailedCredit, insertFailedCredit, type OwnOutage } from './failed-credits.ts';
+import {
+  failedCredits,
+  forgetFailedCredit,
+  handOnFailedCredits,
+  insertFailedCredit,
+  type OwnOutage,
+} from './failed-credits.ts';
 import type { NewSegment, Segment } from './store.ts';
 
 /**
@@ -45,18 +52,19 @@ export function openOutageCredits(deps: OutageCreditsDeps): OutageCredits {
       if ((await attempt(segment, outage, deps)) === 'ended')
         log.error(
           fieldsOf(segment, outage),
-          'a rental has ended before an outage of ours was credited to it: refund that time by hand',
+          'a rental was paused or has ended before an outage of ours was credited: give that time back (admin refund, admin credit grant)',
         );
   };
   return {
     credit: async (outage, forEach) => {
-      // A credit ends the segment. So earlier outages are credited to it before.
       await tryAgain();
+      const waiting = new Set((await failedCredits(db.read)).map(({ segment }) => segment.id));
       let credited = 0;
       await forEach(async (segment) => {
         // A credit opens a new segment with a higher id, which begins at the end of the outage.
         if (segment.started_ms >= outage.untilMs) return;
-        if ((await attempt(segment, outage, deps)) === 'credited') credited += 1;
+        if (waiting.has(segment.id)) await noteFailed(segment, outage, deps);
+        else if ((await attempt(segment, outage, deps)) === 'credited') credited += 1;
       });
       return credited;
     },
@@ -76,6 +84,7 @@ async function attempt(
       await forgetFailedCredit(tx, seen.id, outage.fromMs);
       if (segment === undefined || segment.ended_ms !== null) return 'ended';
       await creditSegment(tx, segment, outage, deps);
+      await handOnFailedCredits(tx, segment);
       return 'credited';
     });
   } catch (error) {
@@ -84,9 +93,13 @@ async function attempt(
       { ...fieldsOf(seen, outage), err: error },
       'an outage of ours could not be credited to a rental; the next tick tries again',
     );
-    await db.tx('metering.own_outage_failed', (tx) => insertFailedCredit(tx, seen.id, outage));
+    await noteFailed(seen, outage, deps);
     return 'failed';
   }
+}
+
+function noteFailed({ id }: Segment, outage: OwnOutage, { db }: OutageCreditsDeps): Promise<void> {
+  return db.tx('metering.own_outage_failed', (tx) => insertFailedCredit(tx, id, outage));
 }
 
 function fieldsOf({ id, subject_id: instanceId }: Segment, { fromMs, untilMs }: OwnOutage): Record<string, string> {

@@ -150,10 +150,14 @@ export async function chargedGpuMs(
   { sinceMs, nowMs }: { sinceMs: number; nowMs: number },
 ): Promise<number> {
   const fromMs = sql`case when started_ms < ${sinceMs} then ${sinceMs} else started_ms end`;
+  const part = (untilMs: Sql, which: Sql): Sql =>
+    sql`select gpu_count * (${untilMs} - (${fromMs})) as gpu_ms from meter_segments
+        where org_id = ${orgId} and ${which} and rate_ucents_per_hour > 0`;
+  // Two queries, so that each uses its index: an organisation may have had rentals for years.
   const row = await query.one(
     GpuMsRow,
-    sql`select cast(coalesce(sum(gpu_count * (coalesce(ended_ms, ${nowMs}) - (${fromMs}))), 0) as bigint) as gpu_ms from meter_segments
-        where org_id = ${orgId} and (ended_ms is null or ended_ms > ${sinceMs}) and rate_ucents_per_hour > 0`,
+    sql`select cast(coalesce(sum(gpu_ms), 0) as bigint) as gpu_ms from (
+          ${part(sql`ended_ms`, sql`ended_ms > ${sinceMs}`)} union all ${part(sql`${nowMs}`, sql`ended_ms is null`)}) as parts`,
   );
   return row?.gpu_ms ?? 0;
 }
@@ -165,19 +169,29 @@ export function chargedMs(subjectId: Sql): Sql {
 
 const MachineRow = z.object({ machine_id: text });
 
-/** Machines on which organisations other than this one were charged for at least `forMs` between `sinceMs` and `nowMs`. */
+/**
+ * Machines on which organisations other than this one were charged for at least `forMs` between `sinceMs` and `nowMs`, among those on which this one
+ * had a rental in that time.
+ */
 export async function machinesThatServed(
   query: Query,
   exceptOrgId: string,
   { sinceMs, nowMs, forMs }: { sinceMs: number; nowMs: number; forMs: number },
 ): Promise<Set<string>> {
   const from = sql`case when started_ms < ${sinceMs} then ${sinceMs} else started_ms end`;
-  const mine = sql`select machine_id from meter_segments where org_id = ${exceptOrgId} and machine_id <> ''`;
+  const isMine = sql`org_id = ${exceptOrgId} and machine_id <> ''`;
+  // Queries for what has ended and for what is open, so that each uses its index: an organisation and a machine may have had rentals for years.
+  const mine = sql`select machine_id from meter_segments where ${isMine} and ended_ms > ${sinceMs}
+    union select machine_id from meter_segments where ${isMine} and ended_ms is null`;
+  const others = sql`from meter_segments where machine_id in (select machine_id from mine) and org_id <> ${exceptOrgId}`;
   const rows = await query.all(
     MachineRow,
-    sql`select machine_id from meter_segments
-        where machine_id in (${mine}) and org_id <> ${exceptOrgId} and (ended_ms is null or ended_ms > ${sinceMs})
-        group by machine_id having sum(coalesce(ended_ms, ${nowMs}) - ${from}) >= ${forMs} order by machine_id`,
+    sql`with mine as materialized (${mine})
+        select machine_id from (
+          select machine_id, ended_ms - (${from}) as ms ${others} and ended_ms > ${sinceMs}
+          union all
+          select machine_id, ${nowMs} - (${from}) as ms ${others} and ended_ms is null) as parts
+        group by machine_id having sum(ms) >= ${forMs} order by machine_id`,
   );
   return new Set(rows.map((row) => row.machine_id));
 }

@@ -11,7 +11,7 @@ import { type PayoutOperatorDeps, payoutOperatorRoutes } from './payout-operator
 import { waitingDisputes, waitingPayouts } from './overview.ts';
 import { type PayoutRouteDeps, payoutRoutes } from './payout-routes.ts';
 import { countOpen, forgetDestinations } from './store.ts';
-import { payoutFaults } from './verify.ts';
+import { PAYOUT_PROOFS, payoutFaults } from './verify.ts';
 
 /**
  * The period of the loop. Payouts are made once a day or a week, but the loop runs more often, because a process may be down when a period
@@ -38,6 +38,7 @@ export function payoutsBrings(deps: Deps) {
     loops: [due],
     forgets: [forgets],
     measures: measures(db),
+    pages: PAYOUT_PROOFS,
     invariants: [payoutFaults],
     waits: [waitingPayouts, waitingDisputes],
   };

@@ -1,7 +1,8 @@
 // Makes payouts due: the loop looks at every supplier that may have one in the present period.
+import { throwAll } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
-import type { Db, Query, Tx } from '../../base/db/db.ts';
+import { type Db, DbError, type Query, type Tx } from '../../base/db/db.ts';
 import { suppliersOwed } from '../ledger/suppliers.ts';
 import type { PayoutDestinations } from './destinations.ts';
 import { type Every, periodStart, sendObstacleOf } from './plan.ts';
@@ -22,22 +23,32 @@ export interface PayingDeps extends StandingDeps {
   supplierStatus(query: Query, supplierId: string): Promise<'active' | 'suspended' | undefined>;
 }
 
+/** A supplier that fails keeps no other one from its payout. @throws what has failed, at the end; DbError at once */
 export async function makeAllDue(signal: AbortSignal, deps: PayingDeps): Promise<void> {
   const { db, clock, every, minimumUcents } = deps;
   const periodMs = periodStart(clock.now(), every);
+  const failures: unknown[] = [];
   for (let afterId: string | undefined = ''; afterId !== undefined && !signal.aborted;) {
     const supplierIds: string[] = await suppliersOwed(db.read, minimumUcents, { afterId, limit: PIECE });
     for (const supplierId of supplierIds) {
-      if (signal.aborted) return;
-      // This check comes before the transaction, so that a loop with nothing to do writes nothing.
-      if (await store.hasPayout(db.read, supplierId, periodMs)) continue;
-      await db.tx('payouts.due', async (tx) => {
-        await tx.lock('supplier', supplierId);
-        await makeDue(tx, supplierId, periodMs, deps);
+      if (signal.aborted) break;
+      await dueFor(supplierId, periodMs, deps).catch((error: unknown) => {
+        if (error instanceof DbError) throw error;
+        failures.push(new Error(`no payout could be made due for the supplier ${supplierId}`, { cause: error }));
       });
     }
     afterId = supplierIds.at(-1);
   }
+  throwAll(failures);
+}
+
+async function dueFor(supplierId: string, periodMs: number, deps: PayingDeps): Promise<void> {
+  // This check comes before the transaction, so that a loop with nothing to do writes nothing.
+  if (await store.hasPayout(deps.db.read, supplierId, periodMs)) return;
+  await deps.db.tx('payouts.due', async (tx) => {
+    await tx.lock('supplier', supplierId);
+    await makeDue(tx, supplierId, periodMs, deps);
+  });
 }
 
 async function makeDue(tx: Tx, supplierId: string, periodMs: number, deps: PayingDeps): Promise<void> {

@@ -71,3 +71,8 @@ export function transfersOf(row: PayoutRow): NewTransfer[] {
   if (row.state !== 'failed') return [sent];
   return [sent, leg('failed', [inFlight, owed], { kind: 'payout.failed', atMs, evidence: row.reason })];
 }
+
+/** The id of the payout that the id of a transfer names, as `transfersOf` has made it. */
+export function payoutOf(transferId: string): string {
+  return transferId.split(':')[1] ?? '';
+}

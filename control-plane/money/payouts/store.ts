@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { Chain } from '../../../shared/api/payout.ts';
 import type { PayoutState } from '../../../shared/states.ts';
 import { idRow, int, text, ucents } from '../../base/db/columns.ts';
-import { type Db, type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
+import { type Db, join, type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import type { Piece } from '../../base/db/pieces.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 
@@ -97,6 +97,10 @@ export function payoutsOfBatch(query: Query, batch: string): Promise<PayoutRow[]
 /** All payouts after `afterId`, in order. */
 export function payoutsAfter(query: Query, afterId: string, limit: number): Promise<PayoutRow[]> {
   return payoutsWhere(query, sql`id > ${afterId}`, limit);
+}
+
+export async function payoutsWithIds(query: Query, ids: readonly string[]): Promise<PayoutRow[]> {
+  return ids.length === 0 ? [] : payoutsWhere(query, sql`id in (${join([...ids])})`, ids.length);
 }
 
 function payoutsWhere(query: Query, which: Sql, limit: number): Promise<PayoutRow[]> {

@@ -147,8 +147,14 @@ describe('the account of a supplier', () => {
   });
 
   test('has payouts, each with its amount', async () => {
-    const payouts = [...(await suppliers.amountsOfPayouts(db.read)).keys()];
-    expect(payouts.toSorted()).toEqual(['back', 'foreign failed', 'foreign paid', 'paid']);
+    const after = async (id: string, limit: number): Promise<string[]> =>
+      idsOf(await suppliers.amountsOfPayoutsAfter(db.read, id, limit));
+    expect([await after('', 9), await after('back', 2)]).toEqual([
+      ['back', 'foreign failed', 'foreign paid', 'paid'],
+      ['foreign failed', 'foreign paid'],
+    ]);
+    expect(idsOf(await suppliers.amountsOfPayouts(db.read, ['paid', 'rich', 'c']))).toEqual(['paid']);
+    expect(await suppliers.amountsOfPayouts(db.read, [])).toEqual([]);
   });
 });
 

@@ -1,6 +1,7 @@
 // What counts towards the bounds on credits and payments: whose it is, why it was given, and how long ago.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { payable } from '../../../control-plane/money/ledger/accounts.ts';
+import { openCredits } from '../../../control-plane/money/credits/credits.ts';
 import {
   freeTimesOf,
   type HeldCredit,
@@ -200,6 +201,31 @@ describe('the suspicion against an organisation', () => {
     expect(await isFlagged()).toBe(false);
     await suffer(orgId, 1);
     expect(await isFlagged()).toBe(true);
+  });
+
+  test('is not looked into, which reads much, before there are enough outages', async () => {
+    let asked = 0;
+    const credits = openCredits({
+      ...world.core,
+      ...world.rooms,
+      bounds: BOUNDS,
+      servedOthers: async () => {
+        asked += 1;
+        return new Set();
+      },
+    });
+    const { orgId } = await world.customer(100_000);
+    const askedAfter = async (outages: number): Promise<number> => {
+      for (let i = 0; i < outages; i += 1) {
+        const rental = { subjectId: `i-${world.core.ids.uuid()}`, orgId, supplierId: 's', machineId: `m${i % 2}` };
+        const price = { rateUcentsPerHour: DOLLAR, supplierBps: 8_000 };
+        const time = { cause: 'outage', fromMs: world.clock.now(), countedMs: 0, evidence: 'dead' } as const;
+        await world.db.tx('begin', (tx) => credits.begin(tx, { ...rental, ...price, ...time }));
+        await world.db.tx('end', (tx) => credits.end(tx, rental.subjectId, world.clock.now()));
+      }
+      return asked;
+    };
+    expect([await askedAfter(4), await askedAfter(1)]).toEqual([0, 1]);
   });
 
   test('counts no broken GPUs, and no outages of others', async () => {

@@ -168,6 +168,24 @@ describe('an outage of our own', () => {
     expect(await segments()).toEqual(expect.arrayContaining(both));
   });
 
+  test('keeps a later one waiting while it fails for a rental, and both are credited when it succeeds', async () => {
+    await metering.creditOwnOutage(outage);
+    await world.clock.advance(3 * MINUTE_MS);
+    const [fromMs, untilMs] = [started + 4 * MINUTE_MS, started + 5 * MINUTE_MS];
+    await metering.creditOwnOutage({ fromMs, untilMs, evidence: 'we were away again' });
+    fault = undefined;
+    lines = [];
+    await tick();
+    await tick();
+    expect(lines).toEqual([]);
+    const both = [
+      ['i-broken', 0, 1],
+      ['i-broken', 2, 4],
+      ['i-broken', 5, null],
+    ];
+    expect(await segments()).toEqual(expect.arrayContaining(both));
+  });
+
   test('that was not credited to a rental before it ended is left to the operator, which the log says once', async () => {
     await metering.creditOwnOutage(outage);
     await world.db.tx('close', (tx) => metering.closeSegment(tx, 'i-broken', world.clock.now()));

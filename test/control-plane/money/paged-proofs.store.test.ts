@@ -4,10 +4,20 @@ import { sql, type Sql } from '../../../control-plane/base/db/db.ts';
 import { CREDIT_PROOFS } from '../../../control-plane/money/credits/verify.ts';
 import { insertDeposit, type Deposit } from '../../../control-plane/money/deposits/store.ts';
 import { DEPOSIT_PROOFS } from '../../../control-plane/money/deposits/verify.ts';
-import { accountId, depositClearing, revenue, suspense, wallet } from '../../../control-plane/money/ledger/accounts.ts';
+import {
+  accountId,
+  depositClearing,
+  inFlight,
+  revenue,
+  suspense,
+  wallet,
+} from '../../../control-plane/money/ledger/accounts.ts';
 import { openBooks } from '../../../control-plane/money/ledger/books.ts';
 import type { PagedProof } from '../../../control-plane/money/ledger/charges.ts';
 import { proofState } from '../../../control-plane/money/ledger/proof-store.ts';
+import { move } from '../../../control-plane/money/payouts/states.ts';
+import { findPayout, insertPayout } from '../../../control-plane/money/payouts/store.ts';
+import { PAYOUT_PROOFS } from '../../../control-plane/money/payouts/verify.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
@@ -174,5 +184,43 @@ describe('the proof of deposits', () => {
     expect((await faultsOf(DEPOSIT_PROOFS))[0]).toContain(
       `${account}: the ledger has 0, the transfers of the chains -1000000`,
     );
+  });
+});
+
+describe('the proof of payouts', () => {
+  const idOf = (number: number): string => `pay_${number}`;
+  beforeEach(async () => {
+    for (const number of NUMBERS) {
+      const named = { chain: null, address: null, period_ms: null, batch: null, reference: null, reason: null };
+      const times = { created_ms: number, in_flight_ms: null, ended_ms: null };
+      const row = { id: idOf(number), supplier_id: 's', state: 'due', amount_ucents: 5n, ...named, ...times } as const;
+      await world.db.tx('plant', async (tx) => {
+        await insertPayout(tx, row);
+        await move(tx, row, { to: 'in_flight' }, { ...world, ledger: world.rooms.ledger });
+      });
+    }
+    expect(await faultsOf(PAYOUT_PROOFS)).toEqual([[], []]);
+  });
+
+  test.each(NUMBERS)('finds the payout %d of five whose transfer the ledger lacks', async (number) => {
+    await write(sql`update payouts set state = 'paid', ended_ms = 1 where id = ${idOf(number)}`);
+    const [states = [], posted] = await faultsOf(PAYOUT_PROOFS);
+    expect(states).toEqual([
+      `${accountId(inFlight)} has 25, 20 is in flight`,
+      `payout:${idOf(number)}:paid: 5 should be posted, the ledger has 0`,
+    ]);
+    expect(posted).toEqual([]);
+  });
+
+  test.each(NUMBERS)('finds the transfer of the payout %d of five, which vanished or is due again', async (number) => {
+    const row = await findPayout(world.db.read, idOf(number));
+    for (const statement of [
+      sql`update payouts set state = 'due', in_flight_ms = null where id = ${row?.id}`,
+      sql`delete from payouts where id = ${row?.id}`,
+    ]) {
+      await write(statement);
+      const [, posted] = await faultsOf(PAYOUT_PROOFS);
+      expect(posted).toEqual([`payout:${idOf(number)}:sent: the ledger has it, and no payout explains it`]);
+    }
   });
 });

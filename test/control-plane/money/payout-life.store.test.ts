@@ -104,6 +104,25 @@ describe('the loop', () => {
     expect(await all()).toMatchObject([{ amount_ucents: cents(3_400) }]);
   });
 
+  test('names a supplier whose rows cannot be read, and makes the payouts of all others', async () => {
+    const payees = [{ supplierId, orgId }, await world.machine()];
+    const [broken, whole] = payees.map((payee) => payee.supplierId).toSorted();
+    for (const payee of payees) {
+      await nameDestination(world, payee);
+      await earn(3_000, payee.supplierId);
+    }
+    await world.db.tx('test.break', (tx) =>
+      tx.run(sql`update payout_destinations set chain = 'none' where supplier_id = ${broken}`),
+    );
+    await expect(makeDue()).rejects.toThrow(`the supplier ${broken}`);
+    expect((await all()).map((row) => row.supplier_id)).toEqual([whole]);
+    await world.db.tx('test.mend', (tx) =>
+      tx.run(sql`update payout_destinations set chain = 'base' where supplier_id = ${broken}`),
+    );
+    await makeDue();
+    expect(await states()).toEqual(['due', 'due']);
+  });
+
   test('makes one in a period, and none while one is due', async () => {
     await flying();
     await earn(4_000);

@@ -135,6 +135,8 @@ test('a machine has served others if they were charged on it for long enough wit
   await add('nowhere', { machine_id: '' });
   await add('nowhere else', { org_id: 'o-2', machine_id: '' });
   expect(await served(0, 100)).toEqual(['m', 'm-2']);
+  // In this window, the organisation itself has used neither machine.
+  expect(await served(200, 40)).toEqual([]);
 });
 
 test('the charged time on machines counts each GPU, up to now for what is open', async () => {

@@ -4,8 +4,13 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Http } from '../../../control-plane/base/http/server.ts';
 import { instanceCosts } from '../../../control-plane/money/bill/instance-costs.ts';
 import { readMonth } from '../../../control-plane/money/ledger/month-read.ts';
-import { earnedBySubjects, waitingFor } from '../../../control-plane/money/ledger/suppliers.ts';
-import { openSegments } from '../../../control-plane/money/metering/store.ts';
+import {
+  amountsOfPayouts,
+  amountsOfPayoutsAfter,
+  earnedBySubjects,
+  waitingFor,
+} from '../../../control-plane/money/ledger/suppliers.ts';
+import { chargedGpuMs, machinesThatServed, openSegments } from '../../../control-plane/money/metering/store.ts';
 import { disputedOf, disputesOf } from '../../../control-plane/money/payouts/disputes.ts';
 import { rentalsOf } from '../../../control-plane/rental/instances/store.ts';
 import { openOperator } from '../../kit/operator.ts';
@@ -53,6 +58,28 @@ test('the tick reads open segments only, and the disputes of a rental are found 
   ]);
 });
 
+test('machines that served others are found in the segments of the window, not in all of the organisation or of a machine', async () => {
+  recording.sent.length = 0;
+  await machinesThatServed(recording.db.read, 'o', { sinceMs: 5, nowMs: 9, forMs: 1 });
+  const steps = (await planSteps(world.db, recording.sent)).map((step) => step.split(':')[0]);
+  expect(steps.filter((step) => step?.includes('meter_segments'))).toEqual([
+    'SEARCH meter_segments USING INDEX meter_segments_of_machine (machine_id=? AND ended_ms>?)',
+    'SEARCH meter_segments USING INDEX meter_segments_of_org (org_id=? AND ended_ms>?)',
+    'SEARCH meter_segments USING INDEX meter_segments_of_org (org_id=? AND ended_ms=?)',
+    'SEARCH meter_segments USING INDEX meter_segments_of_machine (machine_id=? AND ended_ms=?)',
+  ]);
+});
+
+test('the charged time of an organisation in a window is read from the segments of the window', async () => {
+  recording.sent.length = 0;
+  await chargedGpuMs(recording.db.read, 'o', { sinceMs: 5, nowMs: 9 });
+  const steps = (await planSteps(world.db, recording.sent)).map((step) => step.split(':')[0]);
+  expect(steps.filter((step) => step?.includes('meter_segments'))).toEqual([
+    'SEARCH meter_segments USING INDEX meter_segments_of_org (org_id=? AND ended_ms>?)',
+    'SEARCH meter_segments USING INDEX meter_segments_of_org (org_id=? AND ended_ms=?)',
+  ]);
+});
+
 test('what waits for disputes is read along the disputed rentals, not along the account of a supplier', async () => {
   recording.sent.length = 0;
   await waitingFor(recording.db.read, 's', { sinceMs: 5, disputed: disputedOf('s') });
@@ -73,6 +100,16 @@ test('what a machine earned is read along its rentals, however many they are', a
   const steps = (await planSteps(world.db, recording.sent)).map((step) => step.split(':')[0]);
   expect(steps.filter((step) => step?.includes(' transfers'))).toEqual([
     'SEARCH transfers USING INDEX transfers_by_subject (subject_id=?)',
+  ]);
+});
+
+test('a page of the proof of payouts is read along their transfers, or by their ids', async () => {
+  recording.sent.length = 0;
+  await amountsOfPayoutsAfter(recording.db.read, 'a', 9);
+  await amountsOfPayouts(recording.db.read, ['a', 'b']);
+  expect((await planSteps(world.db, recording.sent)).map((step) => step.split(':')[0])).toEqual([
+    'SEARCH transfers USING INDEX transfers_of_payouts (id>?)',
+    'SEARCH transfers USING PRIMARY KEY (id=?)',
   ]);
 });
 
