@@ -2,8 +2,9 @@
 // each time the balance falls below a threshold, even after a restart and with several control planes. An instance that begins to run later is
 // warned about too.
 import { z } from 'zod';
+import { throwAll } from '../../../shared/errors.ts';
 import { int, text } from '../../base/db/columns.ts';
-import { type Db, join, type Query, sql } from '../../base/db/db.ts';
+import { type Db, DbError, join, type Query, sql } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 
 export interface BalanceWarningsDeps {
@@ -24,31 +25,46 @@ export function balanceReason(belowHours: number): string {
   return `The balance ends in less than ${belowHours} h at the present rate. Add funds, or the instance is stopped when it ends.`;
 }
 
-/** Looks at the organisations of all running instances once. */
+/**
+ * Looks at the organisations of all running instances once. One that fails keeps no other one from its warning.
+ * @throws what has failed, at the end; DbError at once
+ */
 export async function warnOfBalances(signal: AbortSignal, deps: BalanceWarningsDeps): Promise<void> {
-  const { db, balanceBelowHours } = deps;
-  for (let afterId: string | undefined = ''; afterId !== undefined && !signal.aborted;) {
-    const page: Running[] = await runningAfter(db.read, afterId);
-    for (const [orgId, running] of Map.groupBy(page, ({ org_id: id }) => id)) {
-      const below = await db.snapshot('instances.balance', (query) => balanceBelowHours(query, orgId));
-      const stale = running.filter((row) => row.balance_below_hours !== below);
-      if (stale.length > 0) await warn(orgId, stale, deps);
-    }
-    afterId = page.length < PAGE ? undefined : page.at(-1)?.id;
+  const failures: unknown[] = [];
+  for (let after: Place | undefined = { created_ms: 0, id: '' }; after !== undefined && !signal.aborted;) {
+    const page: Running[] = await runningAfter(deps.db.read, after);
+    for (const [orgId, running] of Map.groupBy(page, ({ org_id: id }) => id))
+      await warnIfLow(orgId, running, deps).catch((error: unknown) => {
+        if (error instanceof DbError) throw error;
+        failures.push(new Error(`the organisation ${orgId} could not be warned of its balance`, { cause: error }));
+      });
+    after = page.length < PAGE ? undefined : page.at(-1);
   }
+  throwAll(failures);
 }
 
-const RunningRow = z.object({ id: text, org_id: text, balance_below_hours: int.nullable() });
+async function warnIfLow(orgId: string, running: readonly Running[], deps: BalanceWarningsDeps): Promise<void> {
+  const { db, balanceBelowHours } = deps;
+  const below = await db.snapshot('instances.balance', (query) => balanceBelowHours(query, orgId));
+  const stale = running.filter((row) => row.balance_below_hours !== below);
+  if (stale.length > 0) await warn(orgId, stale, deps);
+}
+
+const RunningRow = z.object({ id: text, org_id: text, created_ms: int, balance_below_hours: int.nullable() });
 type Running = z.infer<typeof RunningRow>;
+const RUNNING = sql`id, org_id, created_ms, balance_below_hours`;
+type Place = Pick<Running, 'created_ms' | 'id'>;
 
 /** An instance under a contract costs nothing by itself, and does not stop when the balance ends. */
 const IS_CHARGED = sql`price_ucents_per_hour > 0`;
 
-function runningAfter(query: Query, afterId: string): Promise<Running[]> {
+/** A page, oldest first. Its first two conditions have it read along the index `instances_by_status`, which has none that is terminated. */
+function runningAfter(query: Query, after: Place): Promise<Running[]> {
   return query.all(
     RunningRow,
-    sql`select id, org_id, balance_below_hours from instances
-        where status = 'running' and ${IS_CHARGED} and id > ${afterId} order by id limit ${PAGE}`,
+    sql`select ${RUNNING} from instances
+        where status = 'running' and status <> 'terminated' and (created_ms, id) > (${after.created_ms}, ${after.id}) and ${IS_CHARGED}
+        order by created_ms, id limit ${PAGE}`,
   );
 }
 
@@ -62,7 +78,7 @@ async function warn(orgId: string, stale: readonly Running[], deps: BalanceWarni
     const below = await balanceBelowHours(tx, orgId);
     const rows = await tx.all(
       RunningRow,
-      sql`select id, org_id, balance_below_hours from instances where id in (${join(ids)}) and status = 'running' order by id`,
+      sql`select ${RUNNING} from instances where id in (${join(ids)}) and status = 'running' order by id`,
     );
     for (const { id, balance_below_hours: before } of rows) {
       if (before === below) continue;

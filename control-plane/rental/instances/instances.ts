@@ -146,7 +146,7 @@ export function openInstances(deps: InstancesDeps): Instances {
     },
     remove: async (caller, id, settle) => {
       const removed = await remove(caller, id, settle, deps);
-      deps.log.info({ instance_id: id, org_id: caller.orgId }, 'termination accepted');
+      deps.log.info({ instance_id: id, machine_id: removed.machineId, org_id: caller.orgId }, 'termination accepted');
       afterCommit([removed.machineId]);
       return removed.operation;
     },

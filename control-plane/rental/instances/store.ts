@@ -127,6 +127,8 @@ export async function measuredInstance(
 }
 
 const RunningRow = z.object({ id: text, machine_id: text, gpu_type: text, name: text.nullable() });
+/** The statuses of CONNECTABLE. The text must equal the condition of the index `instances_connectable`. */
+const IS_CONNECTABLE = sql`status in ('running', 'unreachable')`;
 
 /** The instances of an organisation that a customer can connect to, with their machines, the first `limit` ids. */
 export async function runningInstances(
@@ -137,7 +139,7 @@ export async function runningInstances(
   const rows = await query.all(
     RunningRow,
     sql`select id, machine_id, gpu_type, name from instances
-        where org_id = ${orgId} and status in (${join([...CONNECTABLE])}) and machine_id is not null order by id limit ${limit}`,
+        where org_id = ${orgId} and ${IS_CONNECTABLE} and machine_id is not null order by id limit ${limit}`,
   );
   return rows.map((row) => ({
     id: row.id,

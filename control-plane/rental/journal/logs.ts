@@ -4,7 +4,7 @@ import { StringDecoder } from 'node:string_decoder';
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, messageOf } from '../../../shared/errors.ts';
-import type { Log } from '../../../shared/log.ts';
+import { type Log, throttledLog } from '../../../shared/log.ts';
 import {
   LOG_FOLLOWERS_PER_ORG_MAX,
   LOG_READ_CHARS_MAX,
@@ -65,7 +65,9 @@ const TRY_AGAIN_SECONDS = 10;
 /** An honest host sends a whole log in less than a second, so some reads come to their turn within this time. */
 const READ_WAIT_MS = 5_000;
 
-export function openLogs(deps: LogsDeps): Logs {
+export function openLogs(given: LogsDeps): Logs {
+  // Clients choose how often they ask, so the log lines about a host are limited.
+  const deps = { ...given, log: throttledLog(given.log, given.clock) };
   const followers = new Set<Follower>();
   const reads = openSemaphore(deps.clock, LOG_READS_PER_ORG_MAX);
   return {
@@ -92,7 +94,7 @@ export function openLogs(deps: LogsDeps): Logs {
       const forget = (): void => void followers.delete(follower);
       const opening = openLog(orgId, instanceId, { ...wish, follow: true }, deps);
       opening.catch(forget);
-      const stream = await opening;
+      const { stream } = await opening;
       follower.stream = stream;
       const unwatch = watch(stream, caller, deps);
       stream.once('close', () => (unwatch(), forget()));
@@ -122,7 +124,7 @@ function watch(stream: Duplex, caller: Caller, { db, clock }: LogsDeps): () => v
 }
 
 async function readLog(orgId: string, instanceId: string, wish: LogRequest, deps: LogsDeps): Promise<LogLine[]> {
-  const stream = await openLog(orgId, instanceId, { ...wish, follow: false }, deps);
+  const { stream, machineId } = await openLog(orgId, instanceId, { ...wish, follow: false }, deps);
   const tooSlow = new Error('the host did not send the log in time');
   const cancel = deps.clock.after(LOG_READ_MS_MAX, () => stream.destroy(tooSlow));
   const lines: LogLine[] = [];
@@ -137,7 +139,7 @@ async function readLog(orgId: string, instanceId: string, wish: LogRequest, deps
       while (chars > LOG_READ_CHARS_MAX) chars -= lines.shift()?.line.length ?? 0;
     }
   } catch (error) {
-    deps.log.warn({ instance_id: instanceId, detail: messageOf(error) }, 'a log broke off');
+    deps.log.warn({ instance_id: instanceId, machine_id: machineId, detail: messageOf(error) }, 'a log broke off');
     return unreachable();
   } finally {
     cancel();
@@ -154,7 +156,7 @@ async function openLog(
   instanceId: string,
   wish: LogRequest & { follow: boolean },
   { db, log, link }: LogsDeps,
-): Promise<Duplex> {
+): Promise<{ stream: Duplex; machineId: string }> {
   const instance = await findInstance(db.read, instanceId);
   if (instance === undefined || instance.org_id !== orgId)
     return fail('not_found', `There is no instance ${instanceId}.`);
@@ -167,7 +169,7 @@ async function openLog(
   try {
     const stream = await link.openStream(machineId, workloadId, target);
     stream.end();
-    return stream;
+    return { stream, machineId };
   } catch (error) {
     log.info({ instance_id: instanceId, machine_id: machineId, detail: messageOf(error) }, 'a log could not be read');
     if (isRefusal(error)) {

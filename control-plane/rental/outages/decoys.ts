@@ -95,11 +95,13 @@ export function openDecoys(deps: DecoysDeps): Decoys {
       );
       for (const row of due) {
         if (signal.aborted) return;
-        await runOne(row, deps).catch((error: unknown) => {
+        await runOne(row, deps).catch(async (error: unknown) => {
           log.error(
             { instance_id: row.instance_id, reason: messageOf(error) },
-            'a decoy failed on our side; it is repeated',
+            'a decoy failed on our side; it is repeated after some minutes',
           );
+          // Otherwise it would be the first of the due ones at each run, and many such would keep all others from their turn.
+          await db.tx('decoys.put_off', (tx) => setNext(tx, row, AGAIN_MS, deps));
         });
       }
     },
@@ -107,7 +109,7 @@ export function openDecoys(deps: DecoysDeps): Decoys {
 }
 
 async function runOne(row: DecoyRow, deps: DecoysDeps): Promise<void> {
-  const { db, clock, rng } = deps;
+  const { db } = deps;
   const instance = await findInstance(db.read, row.instance_id);
   if (instance === undefined || !['running', 'unreachable'].includes(instance.status)) {
     return db.tx('decoys.forget', async (tx) => {
@@ -121,14 +123,19 @@ async function runOne(row: DecoyRow, deps: DecoysDeps): Promise<void> {
   const periodMs = result?.ok === true || isFound ? PERIOD_MS : AGAIN_MS;
   await db.tx('decoys.looked', async (tx) => {
     await tx.lock('machine', row.machine_id);
+    await setNext(tx, row, periodMs, deps);
     await tx.run(
-      sql`update decoys set next_ms = ${clock.now() + spreadMs(periodMs, rng)}, failures = ${isFound ? 0 : failures}, last_detail = ${detail}
-          where instance_id = ${row.instance_id}`,
+      sql`update decoys set failures = ${isFound ? 0 : failures}, last_detail = ${detail} where instance_id = ${row.instance_id}`,
     );
     if (!isFound) return;
     const accusation = `it accepts our probes and refused ${failures} logins that look like the customer's (${detail})`;
     await deps.accuse(tx, row.machine_id, accusation);
   });
+}
+
+async function setNext(tx: Tx, row: DecoyRow, periodMs: number, { clock, rng }: DecoysDeps): Promise<void> {
+  const nextMs = clock.now() + spreadMs(periodMs, rng);
+  await tx.run(sql`update decoys set next_ms = ${nextMs} where instance_id = ${row.instance_id}`);
 }
 
 /** A failed decoy proves something only if a customer could log in: probes are good, and the SSH server is not full. */

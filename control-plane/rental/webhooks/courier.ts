@@ -81,12 +81,12 @@ export function openCourier(deps: CourierDeps): Courier {
 
   return {
     run: async () => {
-      await continueReplays(deps);
       await giveUpOverdue(deps, (row) => lanes.isUnderWay(row.endpoint_id, row.id));
       const limit = lanes.limit();
-      if (limit === 0) return;
       const which = { nowMs: clock.now(), limit, withoutOrgs: lanes.fullGroups() };
-      for (const endpointId of await dueEndpoints(db.read, which)) lanes.check(endpointId);
+      for (const endpointId of limit === 0 ? [] : await dueEndpoints(db.read, which)) lanes.check(endpointId);
+      // Replays come last, so that one that fails keeps no delivery waiting.
+      await continueReplays(deps);
     },
     stop: async () => {
       stopping.abort();

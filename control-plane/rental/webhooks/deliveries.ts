@@ -3,9 +3,9 @@
 // A replay gives deliveries a whole new schedule. There may be very many. So the request revives only one piece, and the runs of the courier
 // revive the rest, one piece of an endpoint at a time. The endpoint's row stores how far a replay is, so a kill between two pieces loses nothing.
 import type { WebhookDelivery, WebhookDeliveryDetail } from '../../../shared/api/webhook.ts';
-import { fail } from '../../../shared/errors.ts';
+import { fail, throwAll } from '../../../shared/errors.ts';
 import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX } from '../../../shared/limits.ts';
-import type { Query, Tx, Db } from '../../base/db/db.ts';
+import { type Db, DbError, type Query, type Tx } from '../../base/db/db.ts';
 import * as store from './delivery-store.ts';
 import { makeDue, probeNow, type Replay, replayOf, replaying, setReplay } from './endpoint-store.ts';
 import { DELIVERY_MS_MAX, urgentFrom } from './schedule.ts';
@@ -72,16 +72,23 @@ export async function beginReplay(tx: Tx, endpointId: string, sinceMs: number, d
   await goOn(tx, endpointId, { sinceMs: earliestMs, askedMs: deps.clock.now() }, deps);
 }
 
-/** Revives the next piece of each replay that has begun. */
+/** Revives the next piece of each replay that has begun. @throws what has failed, after all of them had their turn; DbError at once */
 export async function continueReplays(deps: ReplayDeps & { db: Db }): Promise<void> {
-  const { db } = deps;
-  for (const id of await replaying(db.read, ENDPOINTS_PER_RUN_MAX)) {
-    await db.tx('webhooks.replay', async (tx) => {
-      await tx.lock('webhook_endpoint', id);
-      const replay = await replayOf(tx, id);
-      if (replay !== undefined) await goOn(tx, id, replay, deps);
+  const failures: unknown[] = [];
+  for (const id of await replaying(deps.db.read, ENDPOINTS_PER_RUN_MAX))
+    await continueOne(id, deps).catch((error: unknown) => {
+      if (error instanceof DbError) throw error;
+      failures.push(new Error(`the replay of ${id} could not go on`, { cause: error }));
     });
-  }
+  throwAll(failures);
+}
+
+function continueOne(id: string, deps: ReplayDeps & { db: Db }): Promise<void> {
+  return deps.db.tx('webhooks.replay', async (tx) => {
+    await tx.lock('webhook_endpoint', id);
+    const replay = await replayOf(tx, id);
+    if (replay !== undefined) await goOn(tx, id, replay, deps);
+  });
 }
 
 async function goOn(tx: Tx, endpointId: string, replay: Replay, { clock, maxAttempts }: ReplayDeps): Promise<void> {

@@ -90,6 +90,21 @@ test('an instance that begins to run with too little is warned, and one more ins
   expect([await warned(first), await warned(second)]).toEqual([[24], [24]]);
 });
 
+test('an organisation whose settings cannot be read is named, and keeps no other one from its warning', async () => {
+  const other = await world.customer(3_000);
+  const rentals = [
+    { id: await world.run(who), orgId: who.orgId },
+    { id: await world.run(other), orgId: other.orgId },
+  ].toSorted((a, b) => (a.id < b.id ? -1 : 1));
+  const [broken, whole] = rentals;
+  await world.clock.advance(7 * HOUR_MS);
+  await world.db.tx('test.break', (tx) =>
+    tx.run(sql`insert into balance_warnings (org_id, below_hours) values (${broken?.orgId}, 'none')`),
+  );
+  await expect(look()).rejects.toThrow(`the organisation ${broken?.orgId}`);
+  expect([await warned(broken?.id ?? ''), await warned(whole?.id ?? '')]).toEqual([[], [24]]);
+});
+
 test('the operator changes the hours of an organisation, and "never" ends its warnings', async () => {
   const operator = openOperator(world);
   const url = `/admin/balances/${who.orgId}/warnings`;

@@ -21,6 +21,9 @@ let machineId: string;
 let answer: LoginResult;
 let logins: Login[];
 let targets: OpenMessage['target'][];
+/** How often the customer's keys were read, and what reading them throws. */
+let keyReads: number;
+let keyFault: Error | undefined;
 /** The facts about the host. */
 let life: WorkloadLife;
 
@@ -29,7 +32,7 @@ beforeEach(async () => {
   ({ machineId } = await world.machine());
   id = await world.run(await world.customer(10_000));
   answer = { ok: true };
-  [logins, targets] = [[], []];
+  [logins, targets, keyReads, keyFault] = [[], [], 0, undefined];
   life = { isAnswering: true, upSinceMs: 0, lastMs: null, sshStreams: 0, sshNetworks: 0 };
   decoys = openDecoys({
     ...world.core,
@@ -42,7 +45,11 @@ beforeEach(async () => {
       },
     },
     newKey: newLoginKey,
-    customerKeysOf: async () => [CUSTOMERS_KEY],
+    customerKeysOf: async () => {
+      keyReads += 1;
+      if (keyFault !== undefined) throw keyFault;
+      return [CUSTOMERS_KEY];
+    },
     logIn: async (login, openStream) => {
       logins.push(login);
       await openStream().catch(() => undefined);
@@ -92,6 +99,16 @@ test('a host that serves its customer stays on the market, and decoys come about
   expect(logins.length).toBeGreaterThanOrEqual(4);
   expect(logins.length).toBeLessThanOrEqual(7);
   expect((await machine())?.verification_status).toBe('unverified');
+});
+
+test('a decoy that fails on our side is repeated after minutes, so it does not come before others at each run', async () => {
+  keyFault = new Error('its keys cannot be read');
+  await passes(18 * MINUTE_MS);
+  expect(keyReads).toBeGreaterThanOrEqual(2);
+  expect(keyReads).toBeLessThanOrEqual(4);
+  keyFault = undefined;
+  await passes(7 * MINUTE_MS);
+  expect(logins).toHaveLength(1);
 });
 
 test('a host that refuses three decoys in a row while probes are good is off the market; the customer is still charged', async () => {

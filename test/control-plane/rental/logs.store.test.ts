@@ -32,10 +32,13 @@ let asked: OpenMessage['target'][];
 /** The host's end of each stream. */
 let hosts: Duplex[];
 let answer: () => Duplex;
+/** What was logged. */
+let logged: string[];
 beforeEach(async () => {
   world = await openWorld();
   asked = [];
   hosts = [];
+  logged = [];
   answer = () => {
     const [near, far] = duplexPair();
     hosts.push(far);
@@ -43,7 +46,7 @@ beforeEach(async () => {
   };
   logs = openLogs({
     ...world,
-    log: createLog('test', 'silent'),
+    log: createLog('test', 'info', { write: (line: string) => void logged.push(line) }),
     link: {
       openStream: async (_machine, _workload, target) => {
         asked.push(target);
@@ -247,6 +250,20 @@ describe('a refusal', () => {
       throw new StreamError('link', 'the host is not connected');
     };
     await expect(refused()).rejects.toMatchObject({ code: 'unavailable', details: { retryAfterSeconds: 10 } });
+  });
+
+  test('writes at most thirty lines a minute for a host, however often a client asks', async () => {
+    answer = () => {
+      throw new StreamError('link', 'the host is not connected');
+    };
+    for (let nth = 0; nth < 40; nth += 1) await expect(refused()).rejects.toMatchObject({ code: 'unavailable' });
+    expect(logged).toHaveLength(30);
+  });
+
+  test('of a host that sends nonsense is one of these lines', async () => {
+    hostSends('nonsense\n');
+    for (let nth = 0; nth < 40; nth += 1) await expect(refused()).rejects.toMatchObject({ code: 'unavailable' });
+    expect(logged).toHaveLength(30);
   });
 
   test('of a host that sends more lines than were asked for ends the reading', async () => {

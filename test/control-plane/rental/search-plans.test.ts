@@ -1,6 +1,9 @@
-// The operator's list of instances that are not over reads as many rows as it shows, however many have ended: SQLite's query plans say so.
+// The operator's list of instances that are not over reads as many rows as it shows, and what looks at running ones reads these alone, however many
+// have ended: SQLite's query plans say so.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { findInstances, type InstanceFilter } from '../../../control-plane/rental/instances/search.ts';
+import { warnOfBalances } from '../../../control-plane/rental/instances/balance-warnings.ts';
+import { runningInstances } from '../../../control-plane/rental/instances/store.ts';
 import { planOf, type RecordingDb, recordingDb } from '../../kit/recording-db.ts';
 import { openWorldOver, type World } from '../../kit/world.ts';
 
@@ -26,4 +29,21 @@ test.each([
   );
   expect(steps.map((each) => each.length)).toEqual([6, 1, 1]);
   expect(plans.slice(1).filter((plan) => plan.includes('TEMP B-TREE'))).toEqual([]);
+});
+
+test('the instances that a scrape of metrics finds are read in the order of their ids, without those that have ended', async () => {
+  recording.sent.length = 0;
+  await runningInstances(recording.db.read, 'o', 9);
+  expect(await Promise.all(recording.sent.map((statement) => planOf(world.db, statement)))).toEqual([
+    'SEARCH instances USING INDEX instances_connectable (org_id=?)',
+  ]);
+});
+
+test('the warnings about balances walk through running instances alone', async () => {
+  recording.sent.length = 0;
+  const deps = { db: recording.db, events: world.rooms.events, balanceBelowHours: async () => null };
+  await warnOfBalances(new AbortController().signal, deps);
+  expect(await Promise.all(recording.sent.map((statement) => planOf(world.db, statement)))).toEqual([
+    'SEARCH instances USING INDEX instances_by_status (status=? AND (created_ms,id)>(?,?))',
+  ]);
 });

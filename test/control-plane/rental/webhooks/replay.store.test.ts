@@ -14,6 +14,7 @@ import { OVERDUE_MS } from '../../../../control-plane/rental/webhooks/operator-r
 import { REPLAY_PIECE } from '../../../../control-plane/rental/webhooks/deliveries.ts';
 import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX } from '../../../../shared/limits.ts';
 import { runCommand } from '../../../kit/operator-commands.ts';
+import { eventually } from '../../../kit/processes.ts';
 import { openWebhookWorld, type WebhookWorld } from './fixture.ts';
 
 const ROOM = new URL('../../../../control-plane/rental/webhooks/', import.meta.url);
@@ -114,6 +115,23 @@ test('a second request while a replay goes on loses nothing of the first', async
   await replay(1_000);
   await replay(500_000);
   await run();
+  expect(await count('dead_lettered')).toBe(0);
+});
+
+test('a replay that cannot be read fails the run, and keeps no delivery and no other replay waiting', async () => {
+  await addDead(REPLAY_PIECE + 1);
+  await replay();
+  const broken = await hooks.endpoint(['instance.failed']);
+  await hooks.db.tx('test.break', (tx) =>
+    tx.run(sql`update webhook_endpoints set replay_since_ms = 1, replay_asked_ms = null where id = ${broken.id}`),
+  );
+  const { id: whole } = await hooks.endpoint(['instance.creating'], 'whole');
+  await hooks.launchOne();
+  await expect(run()).rejects.toThrow(`the replay of ${broken.id}`);
+  await eventually('delivery', 5_000, async () => {
+    const [delivery] = await hooks.deliveries(whole);
+    return delivery?.status === 'succeeded' ? true : undefined;
+  });
   expect(await count('dead_lettered')).toBe(0);
 });
 
