@@ -1,14 +1,16 @@
 // /v1/files (specification 2.15, 4.9, 5): uploads in any order of their parts, limits at both edges, lists, content, and whose they are.
 import { createHash } from 'node:crypto';
 import { readdirSync, existsSync } from 'node:fs';
+import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { FileList, FileObject, type FileReport } from '../../shared/api/file.ts';
+import { fail } from '../../shared/errors.ts';
 import { BODY_BYTES_MAX, FILES_PER_ORG_MAX, FORM_PARTS_MAX } from '../../shared/limits.ts';
 import { deleteFile, findFile, insertFile } from '../../control-plane/models/files/store.ts';
 import type { z } from 'zod';
 import type { Answer } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
-import { type FormPart, postForm, trainingLines, uploadForm } from './forms.ts';
+import { formOf, type FormPart, postForm, trainingLines, uploadForm } from './forms.ts';
 import { expectRefused } from './refusals.ts';
 
 const PATH = '/v1/files';
@@ -35,6 +37,10 @@ const blobsOnDisk = (): string[] => {
     .filter((entry) => entry.isFile())
     .map(({ name }) => name);
 };
+async function* readThen(source: AsyncIterable<Uint8Array>, act: () => void): AsyncGenerator<Uint8Array> {
+  yield* source;
+  act();
+}
 const upwards = (a: number, b: number): number => a - b;
 const ofBytes = (bytes: number): string => `${GOOD}${' '.repeat(bytes - GOOD.length)}`;
 
@@ -223,6 +229,23 @@ describe('limits', () => {
     expect(bounds).toEqual([15_000, 15_000]);
   });
 
+  test('whose caller leaves after the last byte is no error of ours, and leaves nothing', async () => {
+    const { blobs, files } = api.world.rooms;
+    const { write } = blobs;
+    const leave = new AbortController();
+    blobs.write = (key, source, options) =>
+      write(
+        key,
+        readThen(source, () => leave.abort()),
+        options,
+      );
+    const { type, text } = formOf(uploadForm(GOOD));
+    const body = { stream: Readable.from([Buffer.from(text)]), contentType: type, bytes: undefined };
+    const caller = { orgId: owner.orgId, principalId: owner.principalId, scopes: [] };
+    await expect(files.upload({ caller, body, gone: leave.signal })).rejects.toMatchObject({ code: 'invalid_request' });
+    expect(blobsOnDisk()).toEqual([]);
+  });
+
   test('concurrent uploads are accepted as far as they fit together', async () => {
     await uploaded(ofBytes(20_000));
     const answers = await Promise.all([1, 2, 3].map(() => send(uploadForm(ofBytes(15_000)))));
@@ -325,6 +348,17 @@ describe('a file', () => {
     for (const below of ['', '/content', '/report']) expectRefused(PATH, await get(`/${id}${below}`), 'not_found');
     expectRefused(PATH, await api.call('DELETE', `${PATH}/${id}`, { key: owner.key }), 'not_found');
     expect((await listed()).data).toEqual([]);
+  });
+
+  test('is deleted, and a refused upload is refused as ever, while the store of the contents is away', async () => {
+    const { id } = await uploaded();
+    const { blobs } = api.world.rooms;
+    const { remove } = blobs;
+    blobs.remove = async () => fail('unavailable', 'The store is away.');
+    expect((await api.call('DELETE', `${PATH}/${id}`, { key: owner.key })).status).toBe(200);
+    expectRefused(PATH, await send(uploadForm(GOOD).slice(1)), 'validation_failed');
+    blobs.remove = remove;
+    expectRefused(PATH, await get(`/${id}`), 'not_found');
   });
 
   test('is not found if its content is gone, as after the restore of an old database', async () => {

@@ -3,6 +3,7 @@ import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { VideoPage } from '../../shared/api/videos.ts';
+import { fail } from '../../shared/errors.ts';
 import { mp4 } from '../kit/video-server.ts';
 import type { Answer } from './api.ts';
 import { api, owner } from './api-of-test.ts';
@@ -220,6 +221,12 @@ test('a cancel and a DELETE take no body: an unknown member is 422, and {} is no
 });
 
 describe('delete', () => {
+  test('removes a job also while the store of its file is away', async () => {
+    const { id } = await completed();
+    api.world.rooms.blobs.remove = async () => fail('unavailable', 'The store is away.');
+    expect((await remove(id)).status).toBe(200);
+  });
+
   test('removes a job that is over, with its file, and keeps its charge', async () => {
     const { id } = await completed();
     const { videos } = api.world.rooms;

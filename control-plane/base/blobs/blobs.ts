@@ -1,7 +1,7 @@
 // The blob store: files of any size. Each is written once, completely or not at all, and is never held in memory. The files are on the local disk
 // (`local-disk.ts`) or in a store that speaks S3 (`s3.ts`).
 import type { Readable } from 'node:stream';
-import { fail } from '../../../shared/errors.ts';
+import { fail, ServiceError } from '../../../shared/errors.ts';
 import type { BlobOwner } from './keys.ts';
 import type { Claims } from './sweep.ts';
 
@@ -75,6 +75,34 @@ export interface Blobs {
   presignAll(permissions: readonly Permission[]): Promise<PresignedRequest[]>;
   /** Removes leftovers of dead processes: incomplete blobs, and old blobs without a row. Returns their number. */
   sweep(claims: Claims, signal: AbortSignal): Promise<number>;
+}
+
+/**
+ * Writes a blob while a caller waits, as `write` does.
+ * @throws ServiceError `invalid_request` if the caller has left, because that is no error of ours
+ */
+export async function writeForCaller(
+  blobs: Pick<Blobs, 'write'>,
+  key: string,
+  source: AsyncIterable<Uint8Array>,
+  { bytesMax, gone }: { bytesMax: number; gone: AbortSignal },
+): Promise<StoredBlob> {
+  try {
+    return await blobs.write(key, source, { bytesMax, signal: gone });
+  } catch (error) {
+    if (gone.aborted) fail('invalid_request', 'The connection ended before all of it was stored.');
+    throw error;
+  }
+}
+
+/**
+ * Removes a blob that no row names. If the store is away, it has logged that, and the sweep removes the blob later: what the caller answers does not
+ * depend on it.
+ */
+export async function removeUnnamed(blobs: Pick<Blobs, 'remove'>, key: string): Promise<void> {
+  await blobs.remove(key).catch((error: unknown) => {
+    if (!(error instanceof ServiceError)) throw error;
+  });
 }
 
 /** How long a presigned URL is valid. @throws Error if that is less than a second, or longer than `PRESIGNED_MS_MAX` */

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { type Route, route, uploadRoute } from '../http/route.ts';
-import { type Blobs, failTooLarge, type Permission } from './blobs.ts';
+import { type Blobs, failTooLarge, type Permission, writeForCaller } from './blobs.ts';
 import { attachment, blobReply } from './content.ts';
 import { PresignedQuery, type PresignedUrls } from './presigned-urls.ts';
 
@@ -64,7 +64,7 @@ export function blobRoutes(deps: { blobs: Blobs; presignedUrls: PresignedUrls; c
         if (body.bytes !== undefined && body.bytes > expected) failTooLarge(expected);
         // The connection must survive an aborted body, because the response needs it.
         const source = wholly(body.stream.iterator({ destroyOnReturn: false }), expected);
-        const { bytes, sha256 } = await blobs.write(key, source, { bytesMax: expected, signal: gone });
+        const { bytes, sha256 } = await writeForCaller(blobs, key, source, { bytesMax: expected, gone });
         return { status: 201, body: { bytes, sha256 } };
       },
     }),

@@ -112,6 +112,13 @@ export class OutboundError extends Error {
   }
 }
 
+const UNSENT: readonly OutboundErrorCode[] = ['connect', 'dns', 'tls', 'blocked_address'];
+
+/** Whether the error has ended its request before it reached the other side. */
+export function isUnsent(error: unknown): error is OutboundError {
+  return error instanceof OutboundError && UNSENT.includes(error.code);
+}
+
 /** The only allocated part of public IPv6. The rest embeds IPv4, is special or is unallocated. */
 const GLOBAL_IPV6: [ipaddr.IPv6, number] = [ipaddr.IPv6.parse('2000::'), 3];
 /** The metadata server of Azure. Its address is public, and it gives out the secrets of the machine that asks. */

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { CompleteUpload } from '../../../shared/api/upload.ts';
 import { fail, failField, ServiceError } from '../../../shared/errors.ts';
-import type { Blobs } from '../../base/blobs/blobs.ts';
+import { type Blobs, removeUnnamed, writeForCaller } from '../../base/blobs/blobs.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import { openCheck } from './check.ts';
 import { assertPending, move } from './states.ts';
@@ -40,10 +40,10 @@ export async function complete(call: CompleteCall, deps: FilesDeps): Promise<Rep
     });
   const { reply, isKept } = await keep().catch(async (error: unknown) => {
     // After any other error it is unknown whether the row was committed, so the blob is left to the sweep.
-    if (file !== undefined && error instanceof ServiceError) await deps.blobs.remove(file.blob_key);
+    if (file !== undefined && error instanceof ServiceError) await removeUnnamed(deps.blobs, file.blob_key);
     throw error;
   });
-  if (!isKept && file !== undefined) await deps.blobs.remove(file.blob_key);
+  if (!isKept && file !== undefined) await removeUnnamed(deps.blobs, file.blob_key);
   return reply;
 }
 
@@ -77,14 +77,11 @@ async function writeFile({ caller, body, gone }: CompleteCall, upload: UploadRow
     md5.update(piece);
   };
   const source = watched(contentOf(parts, blobs), see);
-  const stored = await blobs.write(key, source, { bytesMax: upload.bytes, signal: gone }).catch((error: unknown) => {
-    if (gone.aborted) fail('invalid_request', 'The connection ended before the file was written.');
-    throw error;
-  });
+  const stored = await writeForCaller(blobs, key, source, { bytesMax: upload.bytes, gone });
   const given = body.md5?.toLowerCase();
   const found = md5.digest('hex');
   if (given !== undefined && given !== found) {
-    await blobs.remove(key);
+    await removeUnnamed(blobs, key);
     failField('md5', `must be the MD5 of the whole file, and that of these parts is ${found}`);
   }
   return {

@@ -3,7 +3,7 @@ import type { FileList, FileObject, FilesQuery } from '../../../shared/api/file.
 import type { z } from 'zod';
 import { fail, failField } from '../../../shared/errors.ts';
 import { UPLOADS_PER_ORG_MAX } from '../../../shared/limits.ts';
-import type { OpenBlob } from '../../base/blobs/blobs.ts';
+import { type OpenBlob, removeUnnamed } from '../../base/blobs/blobs.ts';
 import { openAtOnce, type FilesDeps, upload, type UploadCall } from './upload.ts';
 import { deleteFile, type FileRow, findFile, namedBlobs, pageOfFiles } from './store.ts';
 import { openUploads, type Uploads } from './uploads.ts';
@@ -61,7 +61,7 @@ export function openFiles(deps: FilesDeps): Files {
         await deps.refuseInUse(tx, id);
         return deleteFile(tx, orgId, id);
       });
-      await blobs.remove((gone ?? failMissing(id)).blob_key);
+      await removeUnnamed(blobs, (gone ?? failMissing(id)).blob_key);
     },
     namedBlobs: (keys) => namedBlobs(db.read, keys),
     uploads: openUploads(deps, atOnce),

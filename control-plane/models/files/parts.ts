@@ -2,7 +2,7 @@
 import type { UploadPart } from '../../../shared/api/upload.ts';
 import { fail, failField, ServiceError } from '../../../shared/errors.ts';
 import { FORM_BYTES_AROUND_MAX, UPLOAD_PART_BYTES_MAX, UPLOAD_PARTS_MAX } from '../../../shared/limits.ts';
-import type { StoredBlob } from '../../base/blobs/blobs.ts';
+import { removeUnnamed, type StoredBlob, writeForCaller } from '../../base/blobs/blobs.ts';
 import type { Query } from '../../base/db/db.ts';
 import { readForm } from '../../base/http/multipart.ts';
 import type { Call, Upload } from '../../base/http/route.ts';
@@ -25,12 +25,12 @@ export async function addPart(call: PartCall, deps: FilesDeps): Promise<UploadPa
   if (body.bytes !== undefined && body.bytes > UPLOAD_PART_BYTES_MAX + FORM_BYTES_AROUND_MAX) failPartTooLarge();
   const key = blobs.newKey('files');
   const spool = (stream: AsyncIterable<Uint8Array>): Promise<StoredBlob> =>
-    blobs.write(key, stream, { bytesMax, signal: gone }).catch((error: unknown) => {
+    writeForCaller(blobs, key, stream, { bytesMax, gone }).catch((error: unknown) => {
       if (!(error instanceof ServiceError) || error.code !== 'body_too_large') throw error;
       return bytesMax < UPLOAD_PART_BYTES_MAX ? failTooMany(pending) : failPartTooLarge();
     });
   const { bytes } = await readPart(body, spool).catch(async (error: unknown) => {
-    await blobs.remove(key);
+    await removeUnnamed(blobs, key);
     throw error;
   });
   const part = { id: ids.prefixed('part'), upload_id: pending.id, blob_key: key, bytes, created_ms: clock.now() };
@@ -44,7 +44,7 @@ export async function addPart(call: PartCall, deps: FilesDeps): Promise<UploadPa
     })
     .catch(async (error: unknown) => {
       // After any other error it is unknown whether the row was committed, so the blob is left to the sweep.
-      if (error instanceof ServiceError) await blobs.remove(key);
+      if (error instanceof ServiceError) await removeUnnamed(blobs, key);
       throw error;
     });
   return {

@@ -6,7 +6,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { fail, failField, ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { FILENAME_CHARS_MAX, FILES_PER_ORG_MAX, FORM_BYTES_AROUND_MAX } from '../../../shared/limits.ts';
-import type { Blobs, StoredBlob } from '../../base/blobs/blobs.ts';
+import { type Blobs, removeUnnamed, type StoredBlob, writeForCaller } from '../../base/blobs/blobs.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import { type FormFile, readForm } from '../../base/http/multipart.ts';
 import type { Call, Upload } from '../../base/http/route.ts';
@@ -45,20 +45,20 @@ export async function upload({ caller, body, gone }: UploadCall, deps: FilesDeps
   const key = blobs.newKey('files');
   const spool = async ({ stream }: FormFile): Promise<Spooled> => {
     const check = openCheck();
-    const limits = { bytesMax: Math.min(bytesMax, room), signal: gone };
-    const blob = await blobs.write(key, watched(stream, check.take), limits).catch((error: unknown) => {
+    const limits = { bytesMax: Math.min(bytesMax, room), gone };
+    const blob = await writeForCaller(blobs, key, watched(stream, check.take), limits).catch((error: unknown) => {
       if (!(error instanceof ServiceError) || error.code !== 'body_too_large') throw error;
       return room < bytesMax ? failNoRoom(deps) : failTooLarge(bytesMax);
     });
     return { blob, report: check.report() };
   };
   const form = await readUploadForm(body, spool).catch(async (error: unknown) => {
-    await blobs.remove(key);
+    await removeUnnamed(blobs, key);
     throw error;
   });
   return keepFile(orgId, form, deps).catch(async (error: unknown) => {
     // After any other error it is unknown whether the row was committed, so the blob is left to the sweep.
-    if (error instanceof ServiceError) await blobs.remove(key);
+    if (error instanceof ServiceError) await removeUnnamed(blobs, key);
     throw error;
   });
 }

@@ -4,7 +4,7 @@ import { ERRORS, fail, ServiceError } from '../../../shared/errors.ts';
 import { UPSTREAM_ATTEMPTS_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Exchange, Exchanges } from '../../base/outbound/exchange.ts';
-import { OutboundError } from '../../base/outbound/policy.ts';
+import { isUnsent, OutboundError } from '../../base/outbound/policy.ts';
 import type { Callable } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { Wait } from '../replicas/demand.ts';
@@ -65,6 +65,7 @@ export async function ask(upstreamRequest: UpstreamRequest, deps: AskDeps): Prom
   const { callable, affinity, signal } = upstreamRequest;
   const { upstreams, replicas, clock, log } = deps;
   const asked: Upstream[] = [];
+  let { startedMs } = upstreamRequest;
   let retryAfterSeconds: number | undefined;
   let waiting: Pick<Wait, 'orgId' | 'sinceMs' | 'signal'> | undefined;
   for (;;) {
@@ -78,13 +79,13 @@ export async function ask(upstreamRequest: UpstreamRequest, deps: AskDeps): Prom
       upstreamRequest.onWait?.();
       await replicas.wait(callable, { ...waiting, wasRefused: asked.length > 0 });
       assertWaitedFor(signal);
+      startedMs = clock.monotonicMs();
       asked.length = 0;
       continue;
     }
     asked.push(upstream);
     assertWaitedFor(signal);
-    const request = waiting === undefined ? upstreamRequest : { ...upstreamRequest, startedMs: clock.monotonicMs() };
-    const attempt = await askOne(request, upstream, deps);
+    const attempt = await askOne(upstreamRequest, { upstream, startedMs }, deps);
     if ('answering' in attempt) return attempt.answering;
     assertWaitedFor(signal);
     log.warn({ upstream: upstream.base_url, reason: attempt.passedOver }, 'a model server is skipped');
@@ -116,13 +117,15 @@ export function brokenAnswer(error: unknown, signal: AbortSignal): ServiceError 
 
 type ServerAnswer = { answering: Answering } | { passedOver: string; retryAfterSeconds: number };
 
-/** Errors that end a request before it reaches the server. */
-const UNSENT: readonly string[] = ['connect', 'dns', 'tls', 'blocked_address'];
 const BUSY = 429;
 const REFUSING: readonly number[] = [BUSY, 502, 503];
 
-async function askOne(upstreamRequest: UpstreamRequest, upstream: Upstream, deps: AskDeps): Promise<ServerAnswer> {
-  const { startedMs, cancel: signal = upstreamRequest.signal } = upstreamRequest;
+async function askOne(
+  upstreamRequest: UpstreamRequest,
+  { upstream, startedMs }: Pick<Answering, 'upstream' | 'startedMs'>,
+  deps: AskDeps,
+): Promise<ServerAnswer> {
+  const { cancel: signal = upstreamRequest.signal } = upstreamRequest;
   const leftMs = startedMs + upstreamRequest.answerMs(upstream) - deps.clock.monotonicMs();
   if (leftMs <= 0) throw timedOut(undefined);
   const slot = deps.upstreams.begin(upstream, upstreamRequest.orgId);
@@ -165,7 +168,7 @@ async function askOne(upstreamRequest: UpstreamRequest, upstream: Upstream, deps
   } catch (error) {
     slot.over();
     if (signal.aborted) note('cancelled');
-    if (error instanceof OutboundError && UNSENT.includes(error.code)) {
+    if (isUnsent(error)) {
       failed('unreachable');
       return { passedOver: error.message, retryAfterSeconds: 1 };
     }

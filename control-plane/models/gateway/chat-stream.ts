@@ -28,8 +28,12 @@ export async function streamChat(call: ChatCall, deps: CallDeps): Promise<Reply>
     const beginning = beginAnswer(call, { planned, open, onWait: cold.onWait }, deps);
     const begun = planned.callable.deployment === undefined ? await beginning : await cold.unlessLong(beginning);
     const writer = openEventWriter(deps);
-    if (begun === undefined) void passOnLate(beginning, { call, open, writer }, deps);
-    else void passOn({ ...begun, writer }, deps);
+    if (begun === undefined) void writer.send(PING, open.signal);
+    const passing =
+      begun === undefined
+        ? beginning.then((late) => passOn({ ...late, writer }, deps))
+        : passOn({ ...begun, writer }, deps);
+    void endIfFailed(passing, { call, open, writer }, deps);
     return { status: 200, headers: { ...EVENT_STREAM_HEADERS, ...receiptHeader(open) }, stream: writer.stream };
   });
 }
@@ -81,21 +85,19 @@ function coldStart({ clock }: CallDeps): ColdStart {
   };
 }
 
-/** Streams an answer that begins late: the caller already receives pings. If the request fails now, the error is the only event of the stream. */
-async function passOnLate(
-  beginning: Promise<Begun>,
+/** Ends the stream with an error if its answer fails before its late beginning, or for a reason that nobody has foreseen. Never throws. */
+async function endIfFailed(
+  passing: Promise<void>,
   { call, open, writer }: { call: ChatCall; open: OpenRequest; writer: EventWriter },
   deps: CallDeps,
 ): Promise<void> {
-  void writer.send(PING, open.signal);
   try {
-    const begun = await beginning;
-    return await passOn({ ...begun, writer }, deps);
+    await passing;
   } catch (error) {
     if (!(error instanceof ServiceError)) deps.log.error({ receipt: open.id, err: error }, 'a stream failed');
     const { reason }: { reason: unknown } = open.signal;
     const refusal = [reason, error].find((each) => each instanceof ServiceError);
-    const unnamed = new ServiceError('internal_error', { detail: 'The answer could not be begun. It costs nothing.' });
+    const unnamed = new ServiceError('internal_error', { detail: 'The answer failed. It costs nothing.' });
     await open
       .close(failedOutcome(error, open.signal))
       .catch((err: unknown) => deps.log.error({ receipt: open.id, err }, 'a stream could not be settled'));
@@ -189,7 +191,7 @@ async function firstPiece(pieces: AsyncGenerator<string[]>, chat: Chat): Promise
   throw brokenOff();
 }
 
-/** Never throws, and always settles the request at its end. */
+/** Settles the request at its end. @throws only what nobody has foreseen; the server is left then */
 async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps): Promise<void> {
   let isTooLong = false;
   const stop = new AbortController();

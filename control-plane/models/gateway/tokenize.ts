@@ -149,7 +149,7 @@ async function askTokenizer<T>(
       signal: spent.signal,
     });
     const text = await readText(exchange.body, TOKENIZER_ANSWER_BYTES_MAX);
-    const read = answer.safeParse(jsonOf(text, TOKENIZER_JSON_VALUES_PER_BYTE * sent.length));
+    const read = answer.safeParse(jsonOf(text, TOKENIZER_JSON_VALUES_PER_BYTE * Buffer.byteLength(sent)));
     if (exchange.status !== 200 || !read.success) throw new NoCount(`${path} answers ${exchange.status} with no count`);
     return read.data;
   };

@@ -26,6 +26,11 @@ const TOO_LONG_WORDS = [
 /** llama.cpp's message for a text that is longer than its batch. Its status looks like a failure of the server. */
 const TOO_LARGE = /too large to process/i;
 
+/** The server refuses our key, our path or the name of the model. */
+const SET_UP_WRONGLY: readonly number[] = [401, 403, 404, 405];
+const WRONG =
+  'a model server refuses our path, model or key: correct its base_url, model or api_key_file in the file of models';
+
 /** Whether a server answers 503 because it is loading its model. That is no failure. */
 export async function isLoading(exchange: Exchange): Promise<boolean> {
   if (exchange.status !== 503) return false;
@@ -43,7 +48,7 @@ export async function refusalOf(
   const fields = { upstream: upstream.base_url, status, answer_chars: text.length, ...kindOf(text) };
   const isBadInput = [400, 413, 422].includes(status) || (status === 500 && TOO_LARGE.test(text));
   if (!isBadInput) {
-    log.error(fields, 'a model server fails');
+    log.error(fields, SET_UP_WRONGLY.includes(status) ? WRONG : 'a model server fails: its own log says why');
     return new ServiceError('upstream_error', {
       detail:
         'The model failed to answer. Send the request again; if it stays, ask for help and quote the X-Request-Id.',

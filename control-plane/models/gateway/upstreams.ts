@@ -98,10 +98,11 @@ export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts 
     },
     backInMs: (all) => Math.min(...all.map((upstream) => serverOf(upstream).breaker.backInMs())),
     check: async (all, ask) => {
-      const wanted = new Set(all.map(serverOf));
+      // The operator may have changed the key of a server since it was asked first.
+      const wanted = new Map(all.map((upstream) => [serverOf(upstream), upstream] as const));
       for (const [key, server] of servers) if (!wanted.has(server) && server.openRequests === 0) servers.delete(key);
-      const due = [...wanted].filter(({ breaker }) => breaker.isCheckDue());
-      await Promise.all(due.map(async ({ upstream, breaker }) => breaker.found(await ask(upstream))));
+      const due = [...wanted].filter(([{ breaker }]) => breaker.isCheckDue());
+      await Promise.all(due.map(async ([{ breaker }, upstream]) => breaker.found(await ask(upstream))));
     },
     states: () =>
       [...servers.values()].map(({ upstream, breaker }) => ({

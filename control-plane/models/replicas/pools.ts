@@ -127,7 +127,7 @@ export async function fundReplicas({ db, clock, ids, ledger, launchHoldMinutes }
   });
 }
 
-/** The requests that all living processes have in progress at each replica, and the time as of which all of them have read the replicas. */
+/** What all living processes know of the replicas: their requests, whom they suspect, and the time as of which all of them have read the replicas. */
 export async function loadOf(query: Query, poolId: string, nowMs: number): Promise<Load> {
   const rows = (await store.loadsOf(query, poolId)).filter((row) => row.seen_ms > nowMs - LOAD_MS_MAX);
   const open = new Map<string, number>();
@@ -135,6 +135,7 @@ export async function loadOf(query: Query, poolId: string, nowMs: number): Promi
     for (const [replicaId, count] of Object.entries(row.open)) open.set(replicaId, (open.get(replicaId) ?? 0) + count);
   return {
     open,
+    suspects: new Set(rows.flatMap((row) => row.suspects)),
     waiting: rows.reduce((sum, row) => sum + row.waiting, 0),
     lastRequestMs: Math.max(0, ...rows.map((row) => row.last_request_ms)),
     seenMs: Math.min(nowMs, ...rows.map((row) => row.seen_ms)),
@@ -143,6 +144,8 @@ export async function loadOf(query: Query, poolId: string, nowMs: number): Promi
 
 export interface Load {
   open: ReadonlyMap<string, number>;
+  /** Replicas that have failed or refused callers again and again. Their health check does not prove enough. */
+  suspects: ReadonlySet<string>;
   waiting: number;
   lastRequestMs: number;
   /** Every process has seen the states of the replicas as of this time. */

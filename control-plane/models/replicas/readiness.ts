@@ -87,7 +87,7 @@ async function answerTo(upstream: Upstream, { prompt, tokensMax }: Question, ask
   const { status, text } = await post(upstream, { path: '/chat/completions', body }, asking);
   if (isStream) return { status, texts: streamedTexts(text) };
   const completion = Completion.safeParse(jsonOf(text, UPSTREAM_JSON_VALUES_MAX));
-  return { status, texts: (completion.data?.choices ?? []).map(({ message }) => message.content) };
+  return { status, texts: (completion.data?.choices ?? []).map(({ message }) => message.content ?? null) };
 }
 
 /** The texts of the chunks of a stream of server-sent events. */
@@ -99,7 +99,7 @@ function streamedTexts(events: string): (string | null)[] {
 }
 
 const Completion = z.object({
-  choices: z.array(z.object({ message: z.object({ content: z.string().nullable() }) })).min(1),
+  choices: z.array(z.object({ message: z.object({ content: z.string().nullish() }) })).min(1),
 });
 const Chunk = z.object({ choices: z.array(z.object({ delta: z.object({ content: z.string().nullish() }) })) });
 const Embedding = z.object({ data: z.array(z.object({ embedding: z.array(z.number()).min(1) })).length(1) });

@@ -112,7 +112,12 @@ export function openReplicas(deps: ReplicasDeps): Replicas {
   const { db, clock, ids } = deps;
   const exchanges = openExchanges(policyOf(deps.catalog), deps);
   const counts = openCounts();
-  const loads = openLoads({ db, clock, processId: ids.prefixed('prc') });
+  const loads = openLoads({
+    db,
+    clock,
+    processId: ids.prefixed('prc'),
+    suspectsOf: (poolId) => servers.suspectsOf(poolId),
+  });
   const servers = openServers({
     ...deps,
     deploymentOf: (poolId) => tiersOf(deps.catalog).find((tier) => tier.poolId === poolId)?.deployment,
@@ -127,7 +132,7 @@ export function openReplicas(deps: ReplicasDeps): Replicas {
   const demand: Demand = openDemand({ ...deps, loads, outlook: servers.outlook });
   const modalityOf: StepDeps['modalityOf'] = (poolId) =>
     tiersOf(deps.catalog).find((tier) => tier.poolId === poolId)?.model.modality;
-  const steps = { ...deps, exchanges, modalityOf, counts, loads, servers };
+  const steps = { ...deps, exchanges, modalityOf, counts, loads };
   const refresh = async (): Promise<number> => {
     const seenMs = await servers.refresh();
     demand.notify();

@@ -21,10 +21,8 @@ export interface Servers {
   drains(poolId: string): boolean;
   /** The times from a start until the replica was ready, of the newest replicas of a pool. */
   wakes(poolId: string): Wakes | undefined;
-  /** True if the replica has failed or refused callers again and again. Its health check does not prove enough then. */
-  isSuspect(replicaId: string): boolean;
-  /** Notes that the replica has given a real answer to our question. */
-  clear(replicaId: string): void;
+  /** The ready replicas of the pool that have failed or refused the callers of this process again and again. */
+  suspectsOf(poolId: string): string[];
   /** Reads the rows again. Returns the time as of which they were read. Calls at the same time share one reading. */
   refresh(): Promise<number>;
 }
@@ -88,7 +86,10 @@ export function openServers(deps: ServersDeps): Servers {
       const mayStart = deployment !== undefined && limitsOf(deployment, pool).max > 0;
       for (const replica of own.filter(isReady)) {
         const row = known.get(replica.id)?.row ?? newReady.get(replica.id);
-        if (row !== undefined) stillKnown.set(row.id, knownAs(row, deployment, known.get(row.id), deps));
+        if (row === undefined) continue;
+        const now = knownAs(row, deployment, known.get(row.id), deps);
+        now.record.noteProof(replica.proven_ms);
+        stillKnown.set(row.id, now);
       }
       const servers = own.flatMap((replica) => stillKnown.get(replica.id)?.server ?? []);
       const before = pools.get(id);
@@ -110,8 +111,8 @@ export function openServers(deps: ServersDeps): Servers {
     outlook: (poolId) => pools.get(poolId)?.outlook ?? UNKNOWN,
     drains: (poolId) => pools.get(poolId)?.drains === true,
     wakes: (poolId) => pools.get(poolId)?.wakes,
-    isSuspect: (replicaId) => known.get(replicaId)?.record.isSuspect() === true,
-    clear: (replicaId) => known.get(replicaId)?.record.note('answered'),
+    suspectsOf: (poolId) =>
+      [...known.values()].flatMap(({ row, record }) => (row.pool_id === poolId && record.isSuspect() ? [row.id] : [])),
     refresh: oneAtATime(read),
   };
 }
@@ -134,6 +135,8 @@ function knownAs(
 /** What a replica has done with the last requests of callers. */
 interface TrackRecord {
   note: Replica['note'];
+  /** Notes when the replica has last given a real answer to our question, whichever process has asked. */
+  noteProof(provenMs: number | null): void;
   isSuspect(): boolean;
 }
 
@@ -149,11 +152,17 @@ function openTrackRecord(clock: Clock): TrackRecord {
   let failures = 0;
   let refusals = 0;
   let answeredMs = clock.monotonicMs();
+  let lastProofMs: number | null = null;
+  const noteAnswer = (): void => void ([failures, refusals, answeredMs] = [0, 0, clock.monotonicMs()]);
   return {
     note: (result) => {
       if (result === 'failed') failures += 1;
       else if (result === 'refused') refusals += 1;
-      else [failures, refusals, answeredMs] = [0, 0, clock.monotonicMs()];
+      else noteAnswer();
+    },
+    noteProof: (provenMs) => {
+      if (provenMs !== lastProofMs) noteAnswer();
+      lastProofMs = provenMs;
     },
     isSuspect: () =>
       failures >= SUSPECT_TIMES ||

@@ -12,7 +12,7 @@ import type { Loads } from './loads.ts';
 import { failuresWith, planReplica } from './plan.ts';
 import { fundReplicas, loadOf, move, type PoolDeps } from './pools.ts';
 import { whyNoRealAnswer, whyNotReady, whyUnwell } from './readiness.ts';
-import { NOTHING_TO_NOTE, serverOf, type Servers, type ServersDeps } from './servers.ts';
+import { NOTHING_TO_NOTE, serverOf, type ServersDeps } from './servers.ts';
 import * as store from './store.ts';
 
 export interface StepDeps extends PoolDeps {
@@ -23,7 +23,6 @@ export interface StepDeps extends PoolDeps {
   modalityOf(poolId: string): Modality | undefined;
   quiet: Quiet;
   loads: Pick<Loads, 'isSteady'>;
-  servers: Pick<Servers, 'isSuspect' | 'clear'>;
   rng: Rng;
   counts: WakeCounts;
 }
@@ -181,11 +180,17 @@ async function checkServer(replica: store.ReplicaRow, signal: AbortSignal, deps:
   const server = serverOf(replica, { ...deps, ...NOTHING_TO_NOTE });
   const asking = { ...deps, signal };
   const modality = deps.modalityOf(replica.pool_id);
-  const isSuspect = modality !== undefined && deps.servers.isSuspect(replica.id);
+  const { suspects } = await loadOf(db.read, replica.pool_id, clock.now());
+  const isSuspect = modality !== undefined && suspects.has(replica.id);
   const complaint = isSuspect ? await whyNoRealAnswer(server, modality, asking) : await whyUnwell(server, asking);
-  if (isSuspect && complaint === undefined) deps.servers.clear(replica.id);
-  const failures = complaint === undefined ? 0 : replica.health_failures + 1;
-  await db.tx('replicas.health', (tx) => store.setHealth(tx, replica.id, failures, clock.now() + CHECK_MS));
+  const isWell = complaint === undefined;
+  const nowMs = clock.now();
+  const health = {
+    failures: isWell ? 0 : replica.health_failures + 1,
+    provenMs: isSuspect && isWell ? nowMs : null,
+    dueMs: nowMs + CHECK_MS,
+  };
+  await db.tx('replicas.health', (tx) => store.setHealth(tx, replica.id, health));
 }
 
 async function endReplica(replica: store.ReplicaRow, reason: string, deps: StepDeps): Promise<boolean> {

@@ -36,6 +36,8 @@ const ReplicaRow = z.object({
   workload_id: text.nullable(),
   health_failures: int,
   disagreements: int,
+  /** When it last gave a real answer to our question, after some process had suspected it. */
+  proven_ms: int.nullable(),
   unready_because: text.nullable(),
   ended_because: text.nullable(),
   has_failed: flag,
@@ -45,8 +47,8 @@ const ReplicaRow = z.object({
   ended_ms: int.nullable(),
 });
 export type ReplicaRow = z.infer<typeof ReplicaRow>;
-const REPLICA = sql`id, pool_id, state, deployment, instance_id, machine_id, workload_id, health_failures, disagreements, unready_because,
-  ended_because, has_failed, created_ms, entered_ms, ready_ms, ended_ms`;
+const REPLICA = sql`id, pool_id, state, deployment, instance_id, machine_id, workload_id, health_failures, disagreements, proven_ms,
+  unready_because, ended_because, has_failed, created_ms, entered_ms, ready_ms, ended_ms`;
 
 const LoadRow = z.object({
   pool_id: text,
@@ -54,11 +56,13 @@ const LoadRow = z.object({
   waiting: int,
   /** Requests in progress by replica. */
   open: json(z.record(z.string(), z.int())),
+  /** The replicas that have failed or refused the callers of this process again and again. */
+  suspects: json(z.array(z.string())),
   last_request_ms: int,
   seen_ms: int,
 });
 export type LoadRow = z.infer<typeof LoadRow>;
-const LOAD = sql`pool_id, process_id, waiting, open, last_request_ms, seen_ms`;
+const LOAD = sql`pool_id, process_id, waiting, open, suspects, last_request_ms, seen_ms`;
 
 /** Creates the pool if it does not exist, and makes it due now. */
 export async function wakePool(tx: Tx, id: string, nowMs: number): Promise<void> {
@@ -159,13 +163,13 @@ export async function liveReplicas(query: Query, poolId?: string): Promise<Repli
   return rows.toSorted((a, b) => a.created_ms - b.created_ms || (a.id < b.id ? -1 : 1));
 }
 
-const StateRow = ReplicaRow.pick({ id: true, pool_id: true, state: true });
+const StateRow = ReplicaRow.pick({ id: true, pool_id: true, state: true, proven_ms: true });
 
 /** The states of all replicas that have not ended. Deployments are long, so the rows without them are read far faster. */
 export function liveStates(query: Query): Promise<z.infer<typeof StateRow>[]> {
   return query.all(
     StateRow,
-    sql`select id, pool_id, state from model_replicas where state <> 'ended' order by created_ms, id`,
+    sql`select id, pool_id, state, proven_ms from model_replicas where state <> 'ended' order by created_ms, id`,
   );
 }
 
@@ -270,8 +274,16 @@ export async function setUnready(tx: Tx, id: string, reason: string, dueMs: numb
   await tx.run(sql`update model_replicas set unready_because = ${reason}, due_ms = ${dueMs} where id = ${id}`);
 }
 
-export async function setHealth(tx: Tx, id: string, failures: number, dueMs: number): Promise<void> {
-  await tx.run(sql`update model_replicas set health_failures = ${failures}, due_ms = ${dueMs} where id = ${id}`);
+/** `provenMs`: when the replica has given a real answer; null if it was not asked for one. */
+export async function setHealth(
+  tx: Tx,
+  id: string,
+  { failures, provenMs, dueMs }: { failures: number; provenMs: number | null; dueMs: number },
+): Promise<void> {
+  await tx.run(
+    sql`update model_replicas set health_failures = ${failures}, proven_ms = coalesce(${provenMs}, proven_ms), due_ms = ${dueMs}
+        where id = ${id}`,
+  );
 }
 
 export async function setDisagreements(tx: Tx, id: string, disagreements: number): Promise<void> {
@@ -293,9 +305,9 @@ export async function removeEnded(tx: Tx, { untilMs, limit }: Piece): Promise<nu
 export async function saveLoad(tx: Tx, load: LoadRow): Promise<void> {
   await tx.run(
     sql`insert into model_loads (${LOAD}) values (${load.pool_id}, ${load.process_id}, ${load.waiting}, ${JSON.stringify(load.open)},
-          ${load.last_request_ms}, ${load.seen_ms})
+          ${JSON.stringify(load.suspects)}, ${load.last_request_ms}, ${load.seen_ms})
         on conflict (pool_id, process_id) do update set waiting = excluded.waiting, open = excluded.open,
-          last_request_ms = excluded.last_request_ms, seen_ms = excluded.seen_ms`,
+          suspects = excluded.suspects, last_request_ms = excluded.last_request_ms, seen_ms = excluded.seen_ms`,
   );
 }
 

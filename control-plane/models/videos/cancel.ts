@@ -1,5 +1,6 @@
 // Cancels and deletes video jobs for their owner.
 import { fail } from '../../../shared/errors.ts';
+import { removeUnnamed } from '../../base/blobs/blobs.ts';
 import type { Tx } from '../../base/db/db.ts';
 import type { StepDeps } from './deps.ts';
 import { isOpen, move } from './states.ts';
@@ -51,7 +52,7 @@ export async function deleteJob(named: Named, deps: StepDeps): Promise<void> {
     else await patchJob(tx, job, patch);
     return job.blob_key;
   });
-  if (blobKey !== null) await deps.blobs.remove(blobKey);
+  if (blobKey !== null) await removeUnnamed(deps.blobs, blobKey);
 }
 
 async function ownJob(tx: Tx, { orgId, id }: Named): Promise<Job> {

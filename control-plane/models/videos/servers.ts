@@ -4,7 +4,7 @@ import { messageOf } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { UPSTREAM_JSON_VALUES_MAX, VIDEO_FETCH_MS_MAX } from '../../../shared/limits.ts';
 import type { Exchange, ExchangeRequest, Exchanges } from '../../base/outbound/exchange.ts';
-import { OutboundError } from '../../base/outbound/policy.ts';
+import { isUnsent, OutboundError } from '../../base/outbound/policy.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { jsonOf, readText } from '../../base/outbound/outbound.ts';
 import { headersFor } from '../catalog/model-servers.ts';
@@ -17,8 +17,6 @@ const STATUS_MS = 30_000;
 const ANSWER_BYTES_MAX = 256 * 1024;
 const LOGGED_CHARS = 500;
 
-/** Errors that end a request before it reaches the server. */
-const UNSENT: readonly string[] = ['connect', 'dns', 'tls', 'blocked_address'];
 /** Servers and proxies say this in place of taking a job. 401 to 405 mean that the server is set up wrongly. */
 const NOT_TAKEN: readonly number[] = [401, 403, 404, 405, 429, 502, 503];
 const REFUSING: readonly number[] = [400, 413, 422];
@@ -170,8 +168,7 @@ function answerOf({ status, text }: { status: number; text: string }): Answer {
 }
 
 function broken(error: unknown): Answer {
-  const isUnsent = error instanceof OutboundError && UNSENT.includes(error.code);
-  return { is: isUnsent ? 'busy' : 'lost', reason: messageOf(error) };
+  return { is: isUnsent(error) ? 'busy' : 'lost', reason: messageOf(error) };
 }
 
 function reportOf({ status, text }: { status: number; text: string }): JobReport {

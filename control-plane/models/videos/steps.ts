@@ -1,6 +1,8 @@
 // Performs the steps of the plan: sends a request to a server, then applies the result if the job has not changed meanwhile.
-import { messageOf, ServiceError } from '../../../shared/errors.ts';
+import { ServiceError } from '../../../shared/errors.ts';
 import { VIDEO_KEEP_MS } from '../../../shared/limits.ts';
+import { removeUnnamed } from '../../base/blobs/blobs.ts';
+import { OutboundError } from '../../base/outbound/policy.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { StepDeps } from './deps.ts';
 import { submitMsMax, takesDelete, type Standing } from './servers.ts';
@@ -122,15 +124,19 @@ async function fetchVideo(job: Job, deps: StepDeps, signal: AbortSignal): Promis
   const { upstream, upstreamJobId } = placeOf(job, deps);
   const key = deps.blobs.newKey('videos');
   try {
-    const { body } = await deps.servers.file(upstream, upstreamJobId, signal);
-    await deps.blobs.write(key, checkedVideo(body), { bytesMax: deps.bytesMax, signal });
+    const { body, end } = await deps.servers.file(upstream, upstreamJobId, signal);
+    // The store may fail before it reads anything.
+    await deps.blobs.write(key, checkedVideo(body), { bytesMax: deps.bytesMax, signal }).finally(end);
   } catch (error) {
     if (signal.aborted) return;
     const failure = finalFailure(error);
-    return failure === undefined ? noteSilence(job, messageOf(error), deps) : failJob(job, failure, deps);
+    if (failure !== undefined) return failJob(job, failure, deps);
+    // Any other error is that of our own store. The job is postponed then, and no try of its server is counted.
+    if (!(error instanceof OutboundError)) throw error;
+    return noteSilence(job, error.message, deps);
   }
   const kept = { blob_key: key, progress: 100, expires_ms: deps.clock.now() + VIDEO_KEEP_MS };
-  if (!(await endJob(job, 'completed', kept, deps))) await deps.blobs.remove(key);
+  if (!(await endJob(job, 'completed', kept, deps))) await removeUnnamed(deps.blobs, key);
 }
 
 /** Failures that a retry would not correct. */
@@ -184,7 +190,7 @@ function releaseLater(job: Job, reason: string, deps: StepDeps): Promise<void> {
 async function expire(job: Job, deps: StepDeps): Promise<void> {
   const why = isOpen(job) ? NEVER_BEGAN : {};
   const isExpired = await endJob(job, 'expired', { ...why, blob_key: null }, deps);
-  if (isExpired && job.blob_key !== null) await deps.blobs.remove(job.blob_key);
+  if (isExpired && job.blob_key !== null) await removeUnnamed(deps.blobs, job.blob_key);
 }
 
 /** The plan requests the status of a job only if a server has it. */

@@ -53,6 +53,11 @@ describe('a server is ready', () => {
     expect(server.looks).toBe(1);
   });
 
+  test('if its model still thinks and has no text yet, as callers are answered by it then', async () => {
+    server.usual = () => ({ body: { choices: [{ message: { role: 'assistant', reasoning: 'Hm' } }] } });
+    expect(await why()).toBeUndefined();
+  });
+
   test('without a health check if its engine has none', async () => {
     server.health = { status: 500, body: {} };
     expect(await why('chat', 'other')).toBeUndefined();

@@ -113,6 +113,41 @@ test('a process that has died keeps no replica alive', async () => {
   await lost;
 });
 
+/** A second passes. Only the first process drives what is due, as the primary does. */
+async function tickOfPrimary(): Promise<void> {
+  await tick();
+  await loopOfOther();
+}
+
+test('a replica that looks well and fails the callers of another process is replaced', async () => {
+  const id = await readyReplica();
+  await loopOfOther();
+  server.usual = () => ({ status: 500, body: {} });
+  const isLive = async (): Promise<boolean> => (await live()).some((replica) => replica.id === id);
+  for (let n = 0; n < 60 && (await isLive()); n += 1) {
+    await otherChat();
+    await tickOfPrimary();
+  }
+  expect(await isLive()).toBe(false);
+});
+
+test('a replica that only wrong requests of another process reach is asked a real question once in five minutes', async () => {
+  const id = await readyReplica();
+  await loopOfOther();
+  let questions = 0;
+  server.usual = ({ body }) => {
+    if (body['temperature'] !== 0) return { status: 400, body: {} };
+    questions += 1;
+    return {};
+  };
+  for (let n = 0; n < 700; n += 1) {
+    await otherChat();
+    await tickOfPrimary();
+  }
+  expect(await live()).toMatchObject([{ id, state: 'ready' }]);
+  expect(questions).toBe(2);
+});
+
 test('a replica that drains keeps its request after this process was paused', async () => {
   const id = await readyReplica();
   const { answer, finish } = await askSlowly(chat);

@@ -97,6 +97,22 @@ describe('the server', () => {
     expect(await closed(streaming)).toMatchObject(FREE);
   });
 
+  test('sends what an error of our own meets: an error event, [DONE], it costs nothing, and the server is left', async () => {
+    const streaming = await start({ events: SAID, ending: 'stall' });
+    await read(streaming, 2);
+    const { clock } = world;
+    const { monotonicMs } = clock;
+    clock.monotonicMs = () => {
+      clock.monotonicMs = monotonicMs;
+      throw new Error('nobody has foreseen this');
+    };
+    upstream.say(1, say(' there'));
+    await streaming.ended;
+    expect(dataOf(streaming.text()).slice(2)).toMatchObject([error('internal_error'), '[DONE]']);
+    await upstream.wereLeft(1);
+    expect(await closed(streaming)).toMatchObject(FREE);
+  });
+
   test('keeps its stream open after [DONE]: it is left after two seconds', async () => {
     const streaming = await start({ events: [...SAID, stop(), usage(6, 3), DONE], ending: 'stall' });
     await streaming.ended;

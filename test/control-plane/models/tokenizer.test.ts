@@ -237,6 +237,15 @@ describe('embeddings', () => {
     expect(upstream.asked.filter(({ path }) => path === '/tokenize').map(inputsOf)).toEqual([['a', 'bb'], ['ccc']]);
   });
 
+  test('with a token for each byte of a long text, whose characters have three bytes, are counted by the tokenizer', async () => {
+    const text = '\u{1200}'.repeat(8_000);
+    const bytes = Buffer.byteLength(text);
+    const token = { id: 1, text: 'x', special: false, start: 0, stop: 1 };
+    upstream.usual = (asked) =>
+      asked.path === '/tokenize' ? { body: [Array.from({ length: bytes }, () => token)] } : vectors(asked);
+    expect(await receiptOf(await embed([text]))).toMatchObject({ counted_by: 'tokenizer', prompt_tokens: bytes });
+  });
+
   test('are estimated from the first batch on that the tokenizer does not count, and the tokenizer is not asked again', async () => {
     let asks = 0;
     upstream.usual = (asked) => {

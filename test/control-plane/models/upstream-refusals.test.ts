@@ -44,6 +44,15 @@ async function refused(status: number, text: string): Promise<{ code: string; de
 
 describe('a status', () => {
   test.each([
+    [401, 'api_key_file'],
+    [404, 'base_url'],
+    [500, 'its own log'],
+  ])('%d tells the operator in the log to look at %s', async (status, what) => {
+    await refused(status, '{}');
+    expect(logged[0]).toMatchObject({ msg: expect.stringContaining(what) as string });
+  });
+
+  test.each([
     [400, 'invalid_request'],
     [413, 'invalid_request'],
     [422, 'invalid_request'],

@@ -53,3 +53,15 @@ test('the least busy server for its weight is asked', () => {
     upstreams.begin(expected ?? upstream('none'), 'key');
   }
 });
+
+test('a server is checked as the file of models has it now, and not as it was when it was asked first', async () => {
+  const { all, upstreams, next } = openTwo();
+  next();
+  const changed = all.map((each) => ({ ...each, apiKey: 'new' }));
+  const checked: unknown[] = [];
+  await upstreams.check(changed, async ({ apiKey }) => {
+    checked.push(apiKey);
+    return 'well';
+  });
+  expect(checked).toEqual(['new', 'new']);
+});

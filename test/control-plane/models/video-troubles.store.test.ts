@@ -1,6 +1,9 @@
 // Video servers in trouble beside healthy ones, and an absence of our own: no job fails for what its server did not do.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { openVideoServer, type Scripted, type VideoServer } from '../../kit/video-server.ts';
+import { readBytes } from '../../../control-plane/base/outbound/outbound.ts';
+import { fail } from '../../../shared/errors.ts';
+import { mp4, openVideoServer, type Scripted, type VideoServer } from '../../kit/video-server.ts';
+import { whileTimePasses } from '../../kit/virtual-clock.ts';
 import type { World } from '../../kit/world.ts';
 import { CENTS, driveFor, jobOf, openVideoWorld, submitVideo, type Who } from './video-world.ts';
 
@@ -131,4 +134,35 @@ test('twelve jobs at most fetch files at once, so that others are sent meanwhile
   await driving;
   const left = ids.filter((id) => !fetches.includes(id));
   expect(await driver.due(world.clock.now(), 64)).toEqual(expect.arrayContaining([...left, fresh]));
+});
+
+test('while the store of files is away, a finished video waits, and nothing is said against its server', async () => {
+  servers[0].usual = { status: 'completed', progress: 100 };
+  const id = await submit();
+  const { blobs, videos } = world.rooms;
+  const { write } = blobs;
+  blobs.write = async () => fail('unavailable', 'The store is away.');
+  for (let n = 0; n < 40; n += 1) {
+    await videos.driver.drive(id, new AbortController().signal).catch(() => undefined);
+    await world.clock.advance(MINUTE_MS / 2);
+  }
+  expect(videos.counts.failures()).toEqual([]);
+  blobs.write = write;
+  await driveFor(world, 1);
+  expect(await jobOf(world, id)).toMatchObject({ status: 'completed', failures: 0 });
+});
+
+test('a server is left at once if the store fails before it reads the file', async () => {
+  servers[0].usual = { status: 'completed', progress: 100 };
+  const id = await submit();
+  servers[0].script = (what) => (what.endsWith('/content') ? { body: mp4(), ending: 'stall' } : undefined);
+  const unread = Promise.withResolvers<AsyncIterable<Uint8Array>>();
+  world.rooms.blobs.write = async (_key, source) => {
+    unread.resolve(source);
+    return fail('unavailable', 'The store is away.');
+  };
+  for (let n = 0; n < 3; n += 1)
+    await world.rooms.videos.driver.drive(id, new AbortController().signal).catch(() => undefined);
+  const reading = whileTimePasses(world.clock, readBytes(await unread.promise, 1_000), 1_000);
+  await expect(reading).rejects.toThrow('it was given up');
 });
