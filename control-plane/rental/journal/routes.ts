@@ -3,6 +3,8 @@ import { z } from 'zod';
 import { InstanceEvent, InstanceLog, InstanceLogLine, LogQuery } from '../../../shared/api/instance-journal.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
+import { failField } from '../../../shared/errors.ts';
+import { LOG_LINES_MAX } from '../../../shared/limits.ts';
 import type { LogLine } from '../../../shared/protocol/workload.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { EventRow, Events } from '../../base/events/events.ts';
@@ -10,7 +12,7 @@ import { byCreation, type Cursors, type PageStart } from '../../base/http/cursor
 import { EVENT_STREAM_HEADERS, eventStream, type ServerSentEvent } from '../../base/http/event-stream.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { Instances } from '../instances/instances.ts';
-import type { Logs } from './logs.ts';
+import type { LogRequest, Logs } from './logs.ts';
 
 export interface JournalRouteDeps {
   db: Db;
@@ -59,7 +61,7 @@ function logsRoute({ clock, logs }: JournalRouteDeps): Route {
     tag,
     summary: 'Read or follow the log of the container',
     description:
-      'The log is what the main process writes to its standard output and standard error. The host keeps the last 30 MB until the container is removed. An answer has at most 4 MiB of lines; the oldest ones are left out. With `follow=true` the answer is a stream of server-sent events. Each event has one line as its data. When the container has stopped, one last event `end` follows. If the stream breaks off without an `end`, send the request again with `since`.',
+      'The log is what the main process writes to its standard output and standard error. The host keeps the last 30 MB until the container is removed. An answer has at most 4 MiB of lines; the oldest ones are left out. With `follow=true` the answer is a stream of server-sent events. Each event has one line as its data. When the container has stopped, one last event `end` follows. If the stream breaks off without an `end`, send the request again with the header `Last-Event-ID`: the stream begins with the lines after that one, at most the last 1,000.',
     scope: 'instances:read',
     idempotency: 'none',
     params: InstanceId,
@@ -68,16 +70,26 @@ function logsRoute({ clock, logs }: JournalRouteDeps): Route {
       200: { description: 'The last lines, oldest first', schema: InstanceLog, eventSchema: InstanceLogLine },
     },
     errors: ['not_found', 'logs_unavailable', 'unavailable'],
-    handler: async ({ caller, params, query }) => {
+    handler: async ({ caller, params, query, lastEventId }) => {
       const { tail, since, follow } = query;
-      const wish = { tail, since };
-      if (follow === 'false') return { status: 200, body: { data: await logs.read(caller.orgId, params.id, wish) } };
-      const { lines, stop } = await logs.follow(caller, params.id, wish);
+      if (follow === 'false')
+        return { status: 200, body: { data: await logs.read(caller.orgId, params.id, { tail, since }) } };
+      const { lines, stop } = await logs.follow(caller, params.id, { tail, since, ...continued(lastEventId) });
       const stream = eventStream(logEvents(lines), clock);
       stream.once('close', stop);
       return { status: 200, headers: EVENT_STREAM_HEADERS, stream };
     },
   });
+}
+
+/** What the reader of a stream that broke off wishes: all that came after its last line. @throws ServiceError `validation_failed` */
+function continued(lastEventId: string | undefined): Partial<LogRequest> {
+  if (lastEventId === undefined) return {};
+  const { data: since } = LogQuery.shape.since.safeParse(lastEventId);
+  return {
+    tail: LOG_LINES_MAX,
+    since: since ?? failField('Last-Event-ID', 'must be an id that a stream of this log sent'),
+  };
 }
 
 async function* logEvents(lines: AsyncIterable<LogLine>): AsyncGenerator<ServerSentEvent> {

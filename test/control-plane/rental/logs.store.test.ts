@@ -1,5 +1,6 @@
 // Reading a container's log: what is shown of it, what is refused, and that a hostile host gains nothing.
 import { type Duplex, duplexPair, type Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
 import { openCursors } from '../../../control-plane/base/http/cursors.ts';
@@ -135,15 +136,31 @@ describe('a log', () => {
     await expect.poll(() => hosts[1]?.destroyed || hosts[1]?.readableEnded).toBe(true);
   });
 
-  test('that is followed frees its stream when its reader leaves in silence', async () => {
+  /** The stream that the route answers with. */
+  const streamed = async (lastEventId?: string): Promise<Readable> => {
     const routes = journalRoutes({ ...world, ...world.rooms, logs, cursors: openCursors(Buffer.alloc(32)) });
+    const call = { caller: { ...who, scopes: [] }, params: { id }, query: { tail: 1, follow: 'true' }, lastEventId };
+    const replies = routes.filter((each) => each.path.endsWith('/logs')).map((each) => each.handler(call as never));
+    const [{ stream }] = (await Promise.all(replies)) as unknown as [{ stream: Readable }];
+    return stream;
+  };
+
+  test('that is followed goes on after the last line of a stream that broke off, as an EventSource asks for', async () => {
+    const stream = await streamed(LINES[0]?.at);
+    expect(asked).toEqual([{ kind: 'logs', tail: LOG_LINES_MAX, follow: true, since: '1767225600.100' }]);
+    hosts[0]?.end(wire(LINES));
+    const ids = (await text(stream)).split('\n').filter((line) => line.startsWith('id:'));
+    expect(ids).toEqual(LINES.slice(1).map(({ at }) => `id: ${at}`));
+  });
+
+  test('that is followed after something else than a line is refused', async () => {
+    await expect(streamed('evt_1')).rejects.toThrow('Last-Event-ID must be an id that a stream of this log sent');
+  });
+
+  test('that is followed frees its stream when its reader leaves in silence', async () => {
     const [near] = duplexPair();
     answer = () => near;
-    const query = { tail: 1, follow: 'true' };
-    const replies = routes
-      .filter((each) => each.path.endsWith('/logs'))
-      .map((each) => each.handler({ caller: { ...who, scopes: [] }, params: { id }, query } as never));
-    const [{ stream }] = (await Promise.all(replies)) as unknown as [{ stream: Readable }];
+    const stream = await streamed();
     stream.resume();
     // The reader is waiting for a line by now.
     await world.clock.advance(1);
