@@ -107,9 +107,9 @@ export function openAccounts(deps: Deps): Accounts {
       const hash = keys.hashOf(token);
       const nowMs = clock.now();
       const key = confirmsKey || db.dialect === 'sqlite' ? known.find(hash) : undefined;
-      const isFresh = key !== undefined && (db.dialect === 'sqlite' || nowMs - key.readMs < KNOWN_MS_MAX);
+      const isFresh = key !== undefined && (db.dialect === 'sqlite' || clock.monotonicMs() - key.readMs < KNOWN_MS_MAX);
       if (isFresh && !isStale(key, nowMs)) return livingCaller(key, nowMs);
-      return authenticate(deps, nowMs, () => known.learn(hash, () => findKey(deps, hash, nowMs)));
+      return authenticate(deps, nowMs, () => known.learn(hash, () => findKey(deps, hash)));
     },
     refuseKey: (id) => {
       known.drop(id);
@@ -168,8 +168,8 @@ async function withoutFunded(
   return undefined;
 }
 
-async function findKey(deps: Deps, hash: string, nowMs: number): Promise<KnownKey | undefined> {
-  const key = await keys.findKey(deps.db.read, hash, nowMs);
+async function findKey(deps: Deps, hash: string): Promise<KnownKey | undefined> {
+  const key = await keys.findKey(deps.db.read, hash, deps.clock.monotonicMs());
   if (key?.caller.restriction === undefined) return key;
   const { restriction: before, ...caller } = key.caller;
   const restriction = await withoutFunded(deps, caller.orgId, before);

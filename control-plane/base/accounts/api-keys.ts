@@ -194,8 +194,8 @@ export async function personOfKey(query: Query, id: string): Promise<string | nu
 
 const FoundRow = ApiKeyRow.extend({ suspended_ms: int.nullable(), unfunded: flag });
 
-/** Undefined for a key that is unknown or revoked. It may have expired. */
-export async function findKey(query: Query, keyHash: string, nowMs: number): Promise<KnownKey | undefined> {
+/** Undefined for a key that is unknown or revoked. It may have expired. `readMs` is the present time of the monotonic clock. */
+export async function findKey(query: Query, keyHash: string, readMs: number): Promise<KnownKey | undefined> {
   const row = await query.one(
     FoundRow,
     sql`select k.id, k.org_id, k.name, k.prefix, k.scopes, k.created_ms, k.expires_ms, k.last_used_ms, k.revoked_ms,
@@ -205,7 +205,7 @@ export async function findKey(query: Query, keyHash: string, nowMs: number): Pro
   if (row === undefined || row.revoked_ms !== null) return undefined;
   const restriction = restrictionOf(row);
   const caller = { ...callerOf(row), ...(restriction === undefined ? {} : { restriction }) };
-  return { caller, expiresMs: row.expires_ms, lastUsedMs: row.last_used_ms, readMs: nowMs };
+  return { caller, expiresMs: row.expires_ms, lastUsedMs: row.last_used_ms, readMs };
 }
 
 /** A condition: the key is neither revoked nor expired. */
@@ -269,7 +269,7 @@ export interface KnownKey {
   /** Null: the key does not expire. */
   expiresMs: number | null;
   lastUsedMs: number | null;
-  /** When the row was read. */
+  /** When the row was read, by the monotonic clock. */
   readMs: number;
 }
 

@@ -2,7 +2,7 @@
 import type { Configuration, CustomFetchOptions } from 'openid-client';
 import { z } from 'zod';
 import { codeOf, fail, failField, messageOf } from '../../../shared/errors.ts';
-import type { Log } from '../../../shared/log.ts';
+import { type Log, throttledLog } from '../../../shared/log.ts';
 import { hashOf } from '../accounts/api-keys.ts';
 import type { Query, Tx } from '../db/db.ts';
 import type { Sealing } from '../http/sealing.ts';
@@ -18,6 +18,8 @@ const STEP_SECONDS_MAX = 10;
 const ANSWER_BYTES_MAX = 1024 ** 2;
 /** How long what the provider says about itself is kept. Otherwise everybody could make this service ask it at any rate. */
 const KNOWN_MS = 5 * 60_000;
+/** The code of a refusal may be any text of the address that the browser brings. */
+const REASON_CHARS_LOGGED = 200;
 const PLACE = 'openid login';
 
 export interface OidcSettings {
@@ -66,7 +68,9 @@ type Claims = z.infer<typeof Claims>;
 const library = () => import('openid-client');
 
 export function openOidc(deps: Deps): Oidc {
-  const { db, clock, ids, attempts, sealing, sessions, oidc, log, origin } = deps;
+  const { db, clock, ids, attempts, sealing, sessions, oidc, origin } = deps;
+  // Strangers can make the answers up that are logged.
+  const log = throttledLog(deps.log, clock);
   const redirectUri = `${origin}/oidc`;
   const provider = openProvider(deps);
   return {
@@ -105,7 +109,7 @@ export function openOidc(deps: Deps): Oidc {
           expectedNonce: login.nonce,
           pkceCodeVerifier: login.verifier,
           idTokenExpected: true,
-        }).catch((error: unknown) => failGrant(error, settings, log));
+        }).catch((error: unknown) => failGrant(error, { settings, log, clientIp: visitor.clientIp }));
         return Claims.safeParse(tokens.claims()).data ?? failLogin();
       });
       assertSubject(claims, settings, log);
@@ -157,13 +161,16 @@ async function boundedFetch(url: string, options: CustomFetchOptions): Promise<R
 }
 
 /** Says why there are no tokens. @throws ServiceError `access_denied`, `unavailable`, `sign_in_failed` */
-async function failGrant(error: unknown, { issuer }: OidcSettings, log: Log): Promise<never> {
+async function failGrant(
+  error: unknown,
+  { settings: { issuer }, log, clientIp }: { settings: OidcSettings; log: Log; clientIp: string },
+): Promise<never> {
   const { AuthorizationResponseError } = await library();
   const refusal = error instanceof AuthorizationResponseError ? error.error : undefined;
   if (isAway(error) || refusal === 'server_error' || refusal === 'temporarily_unavailable')
     return failAway(error, issuer, log);
-  const reason = refusal ?? messageOf(error);
-  log.info({ issuer, reason }, 'a sign-in through the OpenID provider failed');
+  const reason = (refusal ?? messageOf(error)).slice(0, REASON_CHARS_LOGGED);
+  log.info({ issuer, client_ip: clientIp, reason }, 'a sign-in through the OpenID provider failed');
   if (refusal === undefined) return failLogin();
   return fail(
     'access_denied',

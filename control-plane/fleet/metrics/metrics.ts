@@ -9,6 +9,7 @@
 // A request for live figures of a machine sets `watched_until_ms` in its row. The process that has the link of the machine sees that within a
 // second, and asks the host for a sample every second.
 import type { Clock } from '../../../shared/clock.ts';
+import { throwAll } from '../../../shared/errors.ts';
 import { METRICS_STALE_MS, METRICS_WATCH_MS } from '../../../shared/limits.ts';
 import type { MetricsSample } from '../../../shared/protocol/metrics.ts';
 import type { Db } from '../../base/db/db.ts';
@@ -71,10 +72,14 @@ export function openFleetMetrics(deps: FleetMetricsDeps): FleetMetrics {
     const over = minutes.closed(clock.now(), all);
     const newest = minutes.newest(new Set([...watched, ...over.map(({ machineId }) => machineId)]));
     const machineIds = [...new Set([...over, ...newest].map(({ machineId }) => machineId))].toSorted();
+    const failures: unknown[] = [];
     for (let i = 0; i < machineIds.length; i += CHUNK) {
       const chunk = new Set(machineIds.slice(i, i + CHUNK));
-      await storeChunk([...chunk], { over, newest, within: (id) => chunk.has(id) }, deps);
+      const due = { over, newest, within: (id: string) => chunk.has(id) };
+      // What fails is lost, because memory does not have it any more. It takes nothing of other machines with it.
+      await storeChunk([...chunk], due, deps).catch((error: unknown) => failures.push(error));
     }
+    throwAll(failures);
   };
   const live: FleetMetrics['live'] = async (machineIds) => {
     const found = new Map<string, LiveFigures>();

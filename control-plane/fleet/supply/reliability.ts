@@ -139,9 +139,9 @@ function numbersOf({ link, day, gpus, chargedMs }: Facts, nowMs: number): Machin
   };
 }
 
-/** The share of `part` in `whole`: at most 1, with four decimals; null if `whole` is 0. */
+/** The share of `part` in `whole`: from 0 to 1, with four decimals; null if `whole` is 0. */
 function shareOf(part: number, whole: number): number | null {
-  return whole <= 0 ? null : Math.min(1, Math.round((part / whole) * DECIMALS) / DECIMALS);
+  return whole <= 0 ? null : Math.min(1, Math.max(0, Math.round((part / whole) * DECIMALS) / DECIMALS));
 }
 
 /** Deletes days that count no longer. Returns their number. */

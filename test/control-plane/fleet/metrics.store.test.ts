@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { brought } from '../../../control-plane/brings.ts';
 import { countRow } from '../../../control-plane/base/db/columns.ts';
-import { sql } from '../../../control-plane/base/db/db.ts';
+import { type Db, sql } from '../../../control-plane/base/db/db.ts';
 import { openFleetMetrics } from '../../../control-plane/fleet/metrics/metrics.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { METRICS_KEEP_MS, METRICS_STALE_MS } from '../../../shared/limits.ts';
@@ -118,6 +118,20 @@ describe('a minute', () => {
     await tick();
     expect(await rows()).toBe(0);
     await api.world.rooms.fleetMetrics.close();
+    expect(await rows()).toBe(1);
+  });
+
+  test('that cannot be stored keeps no minute of other machines from being stored', async () => {
+    const { db, clock } = api.world;
+    let writes = 0;
+    const flaky: Db = {
+      ...db,
+      tx: (name, body) => ((writes += 1) === 1 ? Promise.reject(new Error('it took too long')) : db.tx(name, body)),
+    };
+    const figures = openFleetMetrics({ db: flaky, clock, link: { isUp: () => false, watch: () => undefined } });
+    // One statement has a hundred machines.
+    for (let i = 0; i < 101; i += 1) figures.take(`m-${1_000 + i}`, metricsSample(0, {}));
+    await expect(figures.close()).rejects.toThrow('it took too long');
     expect(await rows()).toBe(1);
   });
 

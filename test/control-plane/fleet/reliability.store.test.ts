@@ -95,6 +95,15 @@ describe('uptime', () => {
     expect(await days?.run(new AbortController().signal)).toBe(1);
   });
 
+  test('is not below 0 if the clock was set back since the link came', async () => {
+    await link(false);
+    await world.clock.advance(2 * HOUR_MS);
+    await link(true);
+    world.clock.step(-HOUR_MS);
+    expect(await numbers()).toMatchObject({ uptime: 0 });
+    world.clock.step(HOUR_MS);
+  });
+
   test('of a link that lasts longer than the window is 1', async () => {
     await world.clock.advance(45 * DAY_MS);
     expect(await numbers()).toMatchObject({ uptime: 1 });

@@ -109,6 +109,21 @@ describe('API keys', () => {
     expect(await authenticate(key)).toBeUndefined();
     await expect(accounts.revokeKeyOf(caller, id)).rejects.toMatchObject({ code: 'not_found' });
   });
+  // Beside another control plane on PostgreSQL.
+  test('in memory are read again after five seconds, also if the wall clock was set back meanwhile', async () => {
+    let monotonicMs = 0;
+    const own: Clock = { ...clock, monotonicMs: () => monotonicMs };
+    const beside: Db = { ...db, dialect: 'postgres' };
+    const other = openAccountsAlone({ db: beside, clock: own, ids: createIds(clock, systemRng()) });
+    const { key } = await newKey();
+    expect(await other.authenticate(key, { confirmsKey: true })).not.toHaveProperty('restriction');
+    await accounts.suspendOrg(orgId, 'unpaid');
+    now -= 3_600_000;
+    monotonicMs += 4_999;
+    expect(await other.authenticate(key, { confirmsKey: true })).not.toHaveProperty('restriction');
+    monotonicMs += 1;
+    expect(await other.authenticate(key, { confirmsKey: true })).toHaveProperty('restriction', 'suspended');
+  });
   test('store their last use at most once a minute', async () => {
     const created = await newKey();
     const lastUsed = async () => (await pageOfKeys(db.read, orgId, { count: 10 })).map(apiKeyView)[0]?.last_used_at;

@@ -270,6 +270,14 @@ describe('an answer', () => {
     return finish(login, new URLSearchParams({ error, state, iss: provider.issuer }).toString());
   };
 
+  test('that a stranger has made up fills no log, however many there are and however long they are', async () => {
+    for (let i = 0; i < 40; i += 1)
+      expect((await refusedWith(await begin(), 'x'.repeat(3_900))).json).toMatchObject({ code: 'access_denied' });
+    const lines = logged.split('\n').filter((line) => line.includes('a sign-in through the OpenID provider failed'));
+    expect(lines).toHaveLength(30);
+    expect(Math.max(...lines.map((line) => line.length))).toBeLessThan(500);
+  });
+
   test.each(['access_denied', 'login_required', '<b>x</b>'])(
     'that says that the person or the provider refuses (%s) is told as such, and the provider is not asked',
     async (error) => {
