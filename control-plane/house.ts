@@ -30,7 +30,7 @@ import { openManual } from './docs/manual.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { type Listeners, openListeners } from './listeners.ts';
 import { type OperatorFiles, readFiles, readLatest, settingsOf, type Stores } from './operator-files.ts';
-import { allLoops, type Running, startLoops, startWatchdog, stopLoops } from './loops.ts';
+import { allLoops, closeRooms, type Running, startLoops, startWatchdog, stopLoops } from './loops.ts';
 import { openImages } from './rental/launch/images.ts';
 import { openModelHub } from './rental/launch/model-hub.ts';
 import type { PrivateRegistry } from './rental/launch/registry.ts';
@@ -213,12 +213,16 @@ function course(parts: Parts, life: Life): Pick<House, 'start' | 'close'> {
       // What opens sockets and loops ends first: it would open more of them behind us.
       await starting;
       await foundation.stay();
-      life.endsSlowly = config.drain_seconds > QUICK_STOP_SECONDS_MAX;
-      await drain(life.running, { systemd, listeners }, config.drain_seconds * 1_000);
-      await closeRooms(brings, life.running, async () => listeners.closeWeb().then(() => admin.close()));
-      await services.images.close();
-      await services.modelHub.close();
-      await foundation.close();
+      try {
+        life.endsSlowly = config.drain_seconds > QUICK_STOP_SECONDS_MAX;
+        await drain(life.running, { systemd, listeners }, config.drain_seconds * 1_000);
+        await closeRooms(brings, life.running, async () => listeners.closeWeb().then(() => admin.close()));
+        await services.images.close();
+        await services.modelHub.close();
+      } finally {
+        // If a room cannot store its last rows, the next process still need not wait until the lease times out.
+        await foundation.close();
+      }
     },
   };
 }
@@ -329,18 +333,6 @@ async function drain(
   const ended = running?.loops.filter(({ endsBeforeDrain }) => endsBeforeDrain) ?? [];
   await Promise.all(ended.map(({ loop }) => loop.stop()));
   await listeners.drain(drainMs);
-}
-
-/** Closes the rooms in reverse order. Work in progress ends while the API and the operator's socket close. */
-async function closeRooms(
-  brings: readonly Brings[],
-  running: Running | undefined,
-  closeSockets: () => Promise<void>,
-): Promise<void> {
-  for (const room of brings) await room.leave?.();
-  await Promise.all([closeSockets(), ...brings.map((room) => room.finish?.())]);
-  if (running !== undefined) await stopLoops(running);
-  for (const room of brings.toReversed()) await room.close?.();
 }
 
 function statusesOf({ running }: Life): LoopStatus[] {

@@ -50,6 +50,24 @@ export async function stopLoops({ engine, loops }: Running): Promise<void> {
 }
 
 /**
+ * Closes the rooms in reverse order. Work in progress ends while the API and the operator's socket close. What fails keeps nothing else from closing,
+ * because other rooms store what only their memory has. @throws what has failed
+ */
+export async function closeRooms(
+  brings: readonly Brings[],
+  running: Running | undefined,
+  closeSockets: () => Promise<void>,
+): Promise<void> {
+  const failures: unknown[] = [];
+  const note = (error: unknown): void => void failures.push(error);
+  for (const room of brings) await room.leave?.().catch(note);
+  await Promise.all([closeSockets().catch(note), ...brings.map((room) => room.finish?.().catch(note))]);
+  if (running !== undefined) await stopLoops(running);
+  for (const room of brings.toReversed()) await room.close?.().catch(note);
+  throwAll(failures);
+}
+
+/**
  * Deletes what is older than its retention, in pieces, so that no writer waits long. It can be interrupted at any point. Money is never
  * deleted: transfers and segments of metered time have no age limit.
  */

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { int, text } from '../../control-plane/base/db/columns.ts';
 import { raw, sql } from '../../control-plane/base/db/db.ts';
@@ -21,7 +21,7 @@ import {
 } from '../../control-plane/base/db/lease.ts';
 import { prepareDatabase } from '../../control-plane/base/db/migrate.ts';
 import { openPostgres, type PostgresDb } from '../../control-plane/base/db/postgres.ts';
-import { readConfig } from '../../control-plane/config.ts';
+import { type Config, readConfig } from '../../control-plane/config.ts';
 import { type Foundation, openFoundation } from '../../control-plane/foundation.ts';
 import { openHouse } from '../../control-plane/house.ts';
 import { systemClock } from '../../shared/clock.ts';
@@ -282,25 +282,44 @@ test('a lease that was lost before anybody could be told ends the process as soo
   await process.close();
 });
 
-test('a start that fails after it has taken the lease gives it back', async () => {
-  const dir = mkdtempSync(join(tmpdir(), 'start-'));
-  const file = join(dir, 'config.yaml');
-  const at = (name: string): string => join(dir, name);
-  const settings = {
-    base_url: 'http://127.0.0.1/v1',
-    listen: { host: '127.0.0.1', port: 0 },
-    database: { postgres: url },
-    admin_socket: at('admin.sock'),
-    secret_file: at('secret'),
+describe('a house with a fault gives the lease back', () => {
+  let dir: string;
+  beforeEach(() => {
+    dir = mkdtempSync(join(tmpdir(), 'start-'));
+  });
+  afterEach(() => rmSync(dir, { recursive: true }));
+
+  const configOf = (): Config => {
+    const file = join(dir, 'config.yaml');
+    const at = (name: string): string => join(dir, name);
+    const settings = {
+      base_url: 'http://127.0.0.1/v1',
+      listen: { host: '127.0.0.1', port: 0 },
+      database: { postgres: url },
+      admin_socket: at('admin.sock'),
+      secret_file: at('secret'),
+    };
+    writeFileSync(file, JSON.stringify(settings));
+    return readConfig(file);
   };
-  writeFileSync(file, JSON.stringify(settings));
-  const config = readConfig(file);
-  // The rooms read this setting after the lease is taken.
-  Object.defineProperty(config, 'retention', { get: () => expect.unreachable('a late fault') });
-  await expect(openHouse(config, log)).rejects.toThrow('a late fault');
-  const lease = await seeLease(db, 'primary');
-  expect(lease && isFree(lease)).toBe(true);
-  rmSync(dir, { recursive: true });
+
+  test('if its start fails after it has taken the lease', async () => {
+    const config = configOf();
+    // The rooms read this setting after the lease is taken.
+    Object.defineProperty(config, 'retention', { get: () => expect.unreachable('a late fault') });
+    await expect(openHouse(config, log)).rejects.toThrow('a late fault');
+    const lease = await seeLease(db, 'primary');
+    expect(lease && isFree(lease)).toBe(true);
+  });
+
+  test('if its end fails', async () => {
+    const config = configOf();
+    const house = await openHouse(config, log);
+    Object.defineProperty(config, 'drain_seconds', { get: () => expect.unreachable('a late fault') });
+    await expect(house.close()).rejects.toThrow('a late fault');
+    const lease = await seeLease(db, 'primary');
+    expect(lease && isFree(lease)).toBe(true);
+  });
 });
 
 test('a server that closes the connection is reported as unavailable, and reads go on', async () => {
