@@ -147,8 +147,8 @@ async function askUntilGranted(
     }
   }
   const message = interrupted.aborted ? 'interrupted' : 'nobody approved this machine in time';
-  const exit = interrupted.aborted ? EXIT.interrupted : EXIT.signIn;
-  throw new SvcError(exit, { code: 'expired_token', message, next: 'Begin again: svc auth login' });
+  const [exit, code] = interrupted.aborted ? [EXIT.interrupted, 'interrupted'] : [EXIT.signIn, 'expired_token'];
+  throw new SvcError(exit, { code, message, next: 'Begin again: svc auth login' });
 }
 
 async function status(options: CommonOptions, deps: SvcDeps): Promise<void> {
@@ -156,9 +156,10 @@ async function status(options: CommonOptions, deps: SvcDeps): Promise<void> {
   signedIn(deps, options);
   const found = logins.find(options.profile ?? 'default');
   if (found === undefined) return;
-  await assertAccepted(found.api_key, options.baseUrl ?? found.base_url, deps);
+  const address = addressOf(deps, options);
+  await assertAccepted(found.api_key, address, deps);
   const shown = {
-    base_url: found.base_url,
+    base_url: address,
     source: found.source,
     expires_at: found.expires_at,
     checked_at: isoTime(deps.clock.now()),

@@ -116,7 +116,7 @@ async function send<T>(request: SvcRequest, deps: ClientDeps, take: (answer: Res
     if ('taken' in answer) return answer.taken;
     const waitMs = answer instanceof Response ? retryMs(answer, request, tries) : networkRetryMs(request, tries);
     if (tries === (deps.tries ?? TRIES) || waitMs === undefined || request.signal?.aborted === true)
-      throw answer instanceof Response ? await refusalOf(answer) : answer;
+      throw answer instanceof Response ? await refusalOf(answer, request) : answer;
     await deps.clock.sleep(waitMs, request.signal);
   }
 }
@@ -187,9 +187,12 @@ function failureOf(error: unknown, { signal }: SvcRequest, { baseUrl }: ClientDe
   });
 }
 
-async function refusalOf(response: Response): Promise<SvcError> {
+/** The status is a refusal, also if the text that explains it breaks off. */
+async function refusalOf(response: Response, { signal }: SvcRequest): Promise<SvcError> {
   const { status, headers } = response;
-  const body = jsonOf((await textOf(response, REFUSAL_BYTES_MAX)) ?? '');
+  const text = await textOf(response, REFUSAL_BYTES_MAX).catch(() => undefined);
+  if (text === undefined && signal?.aborted === true) return interruption();
+  const body = jsonOf(text ?? '');
   const problem = Problem.safeParse(body).data;
   const inference = InferenceError.safeParse(body).data?.error;
   const oauth = OauthError.safeParse(body).data;

@@ -114,13 +114,17 @@ function readProfiles(file: string): Record<string, Profile> {
   }
 }
 
-/** Replaces the file as a whole, so that a crash leaves no half file. Other users can never read it. */
 function writeProfiles(file: string, profiles: Record<string, Profile>): void {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   chmodSync(dirname(file), 0o700);
+  replaceFile(file, `${JSON.stringify({ profiles }, undefined, 2)}\n`);
+}
+
+/** Replaces the file as a whole, so that neither a crash nor a reader finds half a file. Other users can never read it. */
+export function replaceFile(file: string, text: string): void {
   const half = `${file}.${process.pid}`;
   try {
-    writeFileSync(half, `${JSON.stringify({ profiles }, undefined, 2)}\n`, { mode: 0o600 });
+    writeFileSync(half, text, { mode: 0o600 });
     renameSync(half, file);
   } finally {
     rmSync(half, { force: true });

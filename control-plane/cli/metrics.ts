@@ -1,6 +1,7 @@
 // `instance metrics` and `machine metrics`: print the current figures of GPUs, once or every second.
 import type { Command } from 'commander';
 import { z } from 'zod';
+import { unlessAway } from './client.ts';
 import { type CommonOptions, show, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { resolveName } from './names.ts';
 import { CLEAR_SCREEN } from './terminal.ts';
@@ -57,13 +58,16 @@ function metricsCommand(noun: Command, deps: SvcDeps): Command {
       const client = signedIn(deps, options);
       const id = isInstance ? await resolveName(client, name) : encodeURIComponent(name);
       const path = `/${isInstance ? 'instances' : 'community/machines'}/${id}/metrics`;
-      for (;;) {
-        const body = await client.json({ method: 'GET', path }).catch((error: unknown) => {
-          if (options.watch !== true || !deps.interrupted.aborted) throw error;
-        });
-        if (body === undefined) return;
-        print(body, options, deps);
-        if (options.watch !== true) return;
+      const isWatched = options.watch === true;
+      for (let wasAway = false; ;) {
+        const asked = client.json({ method: 'GET', path });
+        const body = await (isWatched ? unlessAway(asked) : asked);
+        const isAway = body === undefined;
+        if (!isAway) print(body, options, deps);
+        else if (!wasAway && !deps.interrupted.aborted)
+          deps.tell('The API cannot be reached. Asking again until it answers.\n');
+        wasAway = isAway;
+        if (!isWatched) return;
         await deps.clock.sleep(PERIOD_MS, deps.interrupted);
         if (deps.interrupted.aborted) return;
       }

@@ -1,10 +1,11 @@
 // `svc ssh`, `svc cp` and `svc open`: the system's own programs, with the host key that the API publishes.
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { z } from 'zod';
 import type { Client } from './client.ts';
+import { replaceFile } from './config.ts';
 import { type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { EXIT, SvcError } from './exit.ts';
 import { resolveName } from './names.ts';
@@ -136,7 +137,8 @@ function hostKeyOptions({ hostname, port, host_key: key }: Connection, { logins 
   const folder = join(logins.folder, 'known_hosts.d');
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const file = join(folder, `${hostname}-${port}`);
-  writeFileSync(file, `[${hostname}]:${port} ${key}\n`, { mode: 0o600 });
+  // Another ssh may read the file at this moment.
+  replaceFile(file, `[${hostname}]:${port} ${key}\n`);
   return [
     '-o',
     // Without the quotes, a space in the path would divide it into two files. ssh replaces what follows a percent sign.

@@ -81,14 +81,19 @@ const Streamed = z.looseObject({
 });
 const Sent = WebhookInstance.strip();
 
-/** The event as a webhook endpoint gets it; undefined if endpoints do not get this event. */
-function webhookEventOf({ data }: ReceivedEvent): WebhookEvent | undefined {
+/** The event as a webhook endpoint gets it; undefined if endpoints do not get this event, or if it is one of a newer API. */
+function webhookEventOf({ data }: ReceivedEvent, { tell }: Pick<SvcDeps, 'tell'>): WebhookEvent | undefined {
   const streamed = Streamed.safeParse(data).data;
   if (streamed === undefined) return undefined;
   const { id, type, created_at: createdAt, status, resource } = streamed;
   // The stream has no version of the instance. The time of the event is used instead, because it grows in the same order.
   const version = Date.parse(createdAt);
-  const instance = Sent.parse({ ...resource, version, ...(status === null ? {} : { status }) });
+  const instance = Sent.safeParse({ ...resource, version, ...(status === null ? {} : { status }) }).data;
+  // If it ended the stream, each new stream would begin with it, and no later event would be forwarded.
+  if (instance === undefined) {
+    tell(`${id} cannot be forwarded: this program does not know its form.\n`);
+    return undefined;
+  }
   return { id, type, created_at: createdAt, data: { instance } };
 }
 
@@ -97,7 +102,7 @@ async function forward(
   { forward: url, events, key, json }: ListenOptions & { key: string },
   { clock, fetch, print, tell }: SvcDeps,
 ): Promise<void> {
-  const event = webhookEventOf(received);
+  const event = webhookEventOf(received, { tell });
   if (event === undefined || !events.includes(event.type)) return;
   const body = JSON.stringify(event);
   const headers = webhookHeaders({ id: event.id, body }, [key], clock.now());

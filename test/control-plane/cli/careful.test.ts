@@ -198,3 +198,30 @@ describe('a download', () => {
     });
   });
 });
+
+describe('a refusal that breaks off', () => {
+  const broken = (status: number): Response => {
+    const pull = (stream: ReadableStreamDefaultController): void => stream.error(new TypeError('terminated'));
+    return new Response(new ReadableStream({ pull }), { status });
+  };
+
+  test.each([
+    [401, 4],
+    [404, 3],
+  ])('with status %i ends the command with %i', async (status, code) => {
+    const svc = svcOf({ baseUrl: HTTPS, key: 'svc_live_x', fetch: answering(() => broken(status)) });
+    expect(await svc.run('balance')).toMatchObject({ code, stderr: expect.stringContaining(`answered ${status}`) });
+  });
+
+  test('does not end a wait for an instance', async () => {
+    const id = `i-${'a'.repeat(20)}`;
+    let reads = 0;
+    const restarting: typeof fetch = async (url) => {
+      if (!new Request(url).url.endsWith(id)) return broken(503);
+      reads += 1;
+      return reads > 4 ? Response.json({ id, status: 'running' }) : broken(503);
+    };
+    const svc = svcOf({ baseUrl: HTTPS, key: 'svc_live_x', fetch: restarting });
+    expect(await svc.run('wait', id)).toMatchObject({ code: 0 });
+  });
+});

@@ -1,5 +1,5 @@
 // The commands of `svc` that launch instances, wait for them and log in to them.
-import { readFileSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -308,6 +308,23 @@ describe('ssh and cp', () => {
     expect(svc.programs[1]).toEqual(['scp', '-P', String(port), ...pinned, '-r', './data', `${host}:/root/data`]);
     await svc.run('cp', '-i', 'my key', './data', `${id}:/root/data`);
     expect(svc.programs[2]?.slice(-4)).toEqual(['-i', 'my key', './data', `${host}:/root/data`]);
+  });
+
+  test('a file with the host key that another ssh reads at the same time stays whole', async () => {
+    await api.world.machine();
+    const id = await api.world.run(owner);
+    const svc = svcOf();
+    await svc.run('ssh', id);
+    const folder = join(svc.home, '.config/svc/known_hosts.d');
+    const [name = ''] = readdirSync(folder);
+    const reader = openSync(join(folder, name), 'r');
+    const before = readFileSync(join(folder, name), 'utf8');
+    writeFileSync(join(folder, name), 'the key before\n');
+    await svc.run('ssh', id);
+    expect(readFileSync(reader, 'utf8')).toBe('the key before\n');
+    closeSync(reader);
+    expect(readFileSync(join(folder, name), 'utf8')).toBe(before);
+    expect(readdirSync(folder)).toEqual([name]);
   });
 
   test('they write an IPv6 address as each program takes it', async () => {

@@ -89,3 +89,25 @@ test('a stored key is sent to no other server than the one that it is for, howev
   expect((await svc.run('balance', '--base-url', 'https://api.example.com/v2')).code).toBe(0);
   svc.close();
 });
+
+test('an interrupted login ends with 130, and says so', async () => {
+  const { svc } = svcAt(['authorization_pending']);
+  svc.interrupt();
+  const { code, stderr } = await svc.run('auth', 'login', '--json');
+  expect(code).toBe(130);
+  expect(JSON.parse(stderr.trim().split('\n').at(-1) ?? '')).toMatchObject({ code: 'interrupted' });
+  svc.close();
+});
+
+test.each([
+  ['of the environment', 'https://api.example.com/v1/', []],
+  ['of the command line', 'https://api.example.com/v1', ['--base-url', 'https://api.example.com/v1/']],
+])('the status asks the address %s, also if it ends with a slash', async (_whose, baseUrl, options) => {
+  const asked: string[] = [];
+  const watched: typeof fetch = async (url) => (asked.push(new Request(url).url), Response.json({}));
+  const svc = openSvc({ baseUrl, key: 'svc_live_x', fetch: watched });
+  const { code, stdout } = await svc.run('auth', 'status', ...options);
+  expect({ code, asked }).toEqual({ code: 0, asked: ['https://api.example.com/v1/events?limit=1'] });
+  expect(stdout).toContain('The API at https://api.example.com/v1 accepts');
+  svc.close();
+});

@@ -70,6 +70,24 @@ test('shows new figures every second with --watch, until it is interrupted', asy
   expect([...stdout.matchAll(/^0 +(\d+)/gm)].map(([, shown]) => shown)).toEqual(['1', '2', '3']);
 });
 
+test('--watch goes on while the API is away, and says so once', async () => {
+  const { instanceId, next } = await measured();
+  await next(1);
+  let reads = 0;
+  const svc = svcOf({
+    fetch: async (url, init) => {
+      if (!new Request(url).url.endsWith('/metrics')) return fetch(url, init);
+      reads += 1;
+      if (reads > 10) svc.interrupt();
+      // The client repeats each of them three times itself.
+      return reads > 1 && reads < 10 ? new Response(null, { status: 502 }) : fetch(url, init);
+    },
+  });
+  const { code, stdout, stderr } = await svc.run('instance', 'metrics', instanceId, '--watch');
+  expect({ code, stderr }).toEqual({ code: 0, stderr: 'The API cannot be reached. Asking again until it answers.\n' });
+  expect(stdout.match(/^INDEX/gm)).toHaveLength(2);
+});
+
 test('--watch also ends without an error if it is interrupted during a request', async () => {
   const { instanceId } = await measured();
   const svc = svcOf({

@@ -135,6 +135,21 @@ describe('svc webhook listen', () => {
     expect(got().map(({ type }) => type)).toEqual(['instance.creating', 'instance.running']);
   });
 
+  test('goes on after an event of a newer API that it cannot forward', async () => {
+    const asked: (string | null)[] = [];
+    const svc = svcOf({
+      fetch: async (_to, init) => {
+        asked.push(new Headers(init?.headers).get('last-event-id'));
+        if (asked.length > 1) svc.interrupt();
+        const event = { id: 'evt_1', type: 'instance.running', created_at: '2026-01-01T00:00:00.000Z', status: 'new' };
+        return new Response(`event: ${event.type}\nid: evt_1\ndata: ${JSON.stringify({ ...event, resource: {} })}\n\n`);
+      },
+    });
+    const { stderr } = await svc.run('webhook', 'listen', '--forward', url);
+    expect(asked).toEqual([null, 'evt_1']);
+    expect(stderr).toContain('evt_1 cannot be forwarded');
+  });
+
   test('ends with the refusal of a key without the scope', async () => {
     const { key } = await api.account(['instances:read']);
     const { code, stderr } = await svcOf({ key }).run('webhook', 'listen', '--forward', url, '--json');
