@@ -20,7 +20,8 @@ export async function* eventsOf(response: Response): AsyncGenerator<ReceivedEven
   try {
     let text = '';
     for (let read = await reader.read(); !read.done; read = await reader.read()) {
-      text += read.value.replaceAll('\r\n', '\n');
+      // A piece may end between the two characters of a line end, so they are replaced in what is there with the new piece.
+      text = (text + read.value).replaceAll('\r\n', '\n');
       const blocks = text.split('\n\n');
       text = blocks.pop() ?? '';
       if (text.length > EVENT_CHARS_MAX) throw new Error(`an event has more than ${EVENT_CHARS_MAX / 1024 ** 2} MiB`);

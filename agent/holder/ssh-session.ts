@@ -80,6 +80,8 @@ export function serveSession(session: Session, host: SessionHost): void {
     const path = (await agent)?.path;
     if (path !== undefined) env.values['SSH_AUTH_SOCK'] = path;
     inside = await runInside(served, request, host);
+    // The window may have changed while the guest started the shell.
+    if (request.kind === 'exec' && pty !== null && pty !== request.pty) inside?.resize(pty.cols, pty.rows);
   };
   const run = (accept: () => ServerChannel | undefined, command: string | null): void => {
     const served = open(accept);

@@ -64,6 +64,8 @@ export function openTerminalServer(deps: TerminalServerDeps): TerminalServer {
     const query = readQuery(request);
     if (query === undefined) return void stream.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n');
     sockets.handleUpgrade(request, stream, head, (socket) => {
+      // A page may break the protocol before its shell has started, and an error without a listener would end the holder.
+      socket.on('error', () => socket.terminate());
       pingUntilClosed(socket, deps.clock);
       void showTerminal(socket, query, terminals);
     });
@@ -144,7 +146,6 @@ async function showTerminal(socket: WebSocket, query: SessionQuery, terminals: T
 }
 
 function listen(socket: WebSocket, session: TerminalSession, viewer: Viewer): void {
-  socket.on('error', () => socket.terminate());
   socket.on('message', (data: Buffer, isBinary) => {
     if (isBinary) {
       socket.pause();

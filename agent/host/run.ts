@@ -27,6 +27,9 @@ export function run(argv: readonly [string, ...string[]], options: RunOptions): 
   return new Promise((resolve, reject) => {
     // The program gets its own process group, so that its children can be ended with it. Otherwise they would keep the output open.
     const child = spawn(file, args, { stdio: ['pipe', 'pipe', 'pipe'], detached: true });
+    child.once('error', reject);
+    // A program that was not started for want of a file descriptor has no streams either.
+    if (child.pid === undefined) return;
     // The program may end without reading its input. Its exit code shows whether that is a fault.
     child.stdin.on('error', () => undefined);
     child.stdin.end(options.input);
@@ -47,7 +50,6 @@ export function run(argv: readonly [string, ...string[]], options: RunOptions): 
     };
     const stdout = collect(child.stdout);
     const stderr = collect(child.stderr);
-    child.once('error', reject);
     child.once('close', (code, signal) => {
       limit.removeEventListener('abort', kill);
       resolve({ code, signal, stdout: Buffer.concat(stdout).toString(), stderr: Buffer.concat(stderr).toString() });

@@ -10,7 +10,7 @@ import {
   LINK_DESIRED_BYTES_MAX,
   LINK_HELLO_MS_MAX,
 } from '../../shared/limits.ts';
-import type { Log } from '../../shared/log.ts';
+import { type Log, throttledLog } from '../../shared/log.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import {
   decodeMessage,
@@ -66,7 +66,7 @@ export interface Link {
   sendInventory(inventory: Inventory): void;
   /** Sends what this host has observed of a holder. Dropped without a link: it is only evidence, and nobody waits for it. */
   sendHolder(seen: Omit<HolderMessage, 'type'>): void;
-  /** Sends a sample of the figures. It is dropped without a link, and if the control plane is too old for this message. */
+  /** Sends a sample of the figures. It is dropped without a link, and if the control plane is too old for this message or reads too slowly. */
   sendMetrics(sample: MetricsSample): void;
   /** Asks for a login to the registry of the workload's private image; null: none is needed. @throws Error if no answer comes */
   pullLogin(workloadId: string): Promise<PullAnswer | null>;
@@ -87,6 +87,13 @@ interface LinkDeps {
 const OBSERVED_SOON_MS = 5;
 const OBSERVED_COALESCE_MS = 10;
 const OBSERVED_PERIOD_MS = 30_000;
+/**
+ * Bytes that the control plane has not read yet. Above this it gets no report and no sample: older ones would fill our memory and delay newer
+ * ones.
+ */
+export const UNREAD_BYTES_MAX = 1024 ** 2;
+/** How long a report then waits. */
+const OBSERVED_BEHIND_MS = 1_000;
 /** After a connection that lasted this long, the reconnect delay begins at its minimum again. */
 const SETTLED_MS = 30_000;
 
@@ -107,7 +114,8 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
 
   const report = (): void => {
     cancelReport?.();
-    reportIsNear = false;
+    reportIsNear = current?.isBehind() === true;
+    if (reportIsNear) return void (cancelReport = clock.after(OBSERVED_BEHIND_MS, report));
     reportedMs = clock.monotonicMs();
     cancelReport = clock.after(spreadMs(OBSERVED_PERIOD_MS, rng), report);
     if (current !== undefined) current.send(forVersion(peer.observed(), current.version()));
@@ -174,6 +182,8 @@ export function dialLink(url: string, ca: string | undefined): LinkSocket {
 function openSendSince(current: () => Connection | undefined): (version: number) => (message: AgentMessage) => void {
   return (version) => (message) => {
     const connection = current();
+    // A sample has no use later. Every other message has an answer, for which somebody waits.
+    if (message.type === 'metrics' && connection?.isBehind() === true) return;
     if (connection !== undefined && connection.version() >= version) connection.send(message);
   };
 }
@@ -185,6 +195,8 @@ interface Connection {
   /** Drops the message before `welcome`. After it, a report and a changed inventory are sent, so they contain the same state. */
   send(message: AgentMessage): void;
   close(code: number, reason: string): void;
+  /** The control plane has not read what was sent before. */
+  isBehind(): boolean;
   /** The version of the protocol that both ends speak; 0 before `welcome`. */
   version(): number;
 }
@@ -214,7 +226,8 @@ function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps & Answers)
     socket.terminate();
   });
   const act = createActor(options, peer, {
-    log: deps.log,
+    // Strangers cause refusals of streams: each connection to a port on which nothing listens.
+    log: throttledLog(deps.log, deps.clock),
     post,
     close,
     welcome: (protocol) => {
@@ -254,6 +267,7 @@ function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps & Answers)
       if (version > 0) post(message);
     },
     close,
+    isBehind: () => socket.bufferedAmount > UNREAD_BYTES_MAX,
     version: () => version,
   };
 }
@@ -297,7 +311,7 @@ function createActor(options: LinkOptions, peer: LinkPeer, deps: ActorDeps): (me
     } catch (error) {
       const { stream_id, workload_id } = message;
       const detail = messageOf(error).slice(0, 512);
-      log.warn({ stream_id, workload_id, detail }, 'a stream was refused');
+      log.warn({ machine_id: options.machineId, stream_id, workload_id, detail }, 'a stream was refused');
       post({ type: 'stream_refused', stream_id, detail });
     }
   };

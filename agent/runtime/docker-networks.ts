@@ -1,6 +1,7 @@
 // The Docker networks of our containers. Each container gets its own network, which no other container ever uses.
 import type Docker from 'dockerode';
 import { createHash } from 'node:crypto';
+import { throwAll } from '../../shared/errors.ts';
 import type { Ids } from '../../shared/ids.ts';
 import { FENCED_BRIDGE_PREFIX } from '../host/nftables.ts';
 import { ignoring } from './docker-answers.ts';
@@ -10,7 +11,7 @@ export interface Networks {
   forContainer<T>(makeContainer: (network: string) => Promise<T>): Promise<T>;
   /** Creates the network if it does not exist. */
   make(name: string): Promise<void>;
-  /** Removes a network without containers. A network that does not exist is no error. */
+  /** Removes a network without containers. One that does not exist is no error, and one that somebody uses against us stays. */
   remove(name: string): Promise<void>;
   /** Creates the network of the next container if there is none, and removes networks without a container. */
   keepSpare(): Promise<void>;
@@ -43,12 +44,17 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
 
   const make = (name: string): Promise<void> => makeNetwork(docker, name, { [LABEL_MACHINE]: machineId });
   const newName = (): string => `svc-${ids.prefixed('net')}`;
-
-  const remove = (name: string): Promise<void> => ignoring([404], docker.getNetwork(name).remove());
+  /** 403: somebody's container is in it, or an engine that has crashed left an endpoint. The end of a rental must not wait for that. */
+  const remove = (name: string): Promise<void> => ignoring([403, 404], docker.getNetwork(name).remove());
   /** Keeps a network for the next container, or removes it if there is one already. */
   const keep = async (name: string): Promise<void> => {
     if (spare === undefined) spare = name;
     else await remove(name);
+  };
+  const makeSpare = async (): Promise<void> => {
+    const name = newName();
+    await make(name);
+    await keep(name);
   };
 
   /**
@@ -61,15 +67,17 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
       () => false,
     );
 
-  const sweep = async (): Promise<void> => {
+  const removeUnused = async (): Promise<unknown[]> => {
     const ours = (): (string | undefined)[] => [spare, ...taken];
     // A network may get its container between two calls. So a network is kept if it was in use before, between or after them.
     const before = ours();
     const there = await asked.listNetworks({ filters: { label: [`${LABEL_MACHINE}=${machineId}`] } });
     const kept = new Set([...before, ...(await inUse()), ...ours()]);
-    for (const { Name: name } of there) {
-      if (!kept.has(name)) await ignoring([403, 404], docker.getNetwork(name).remove());
-    }
+    const names = there.map(({ Name: name }) => name);
+    return removeEach(
+      names.filter((name) => !kept.has(name)),
+      remove,
+    );
   };
 
   return {
@@ -90,15 +98,20 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
     make,
     remove,
     keepSpare: async () => {
-      await sweep();
-      if (spare !== undefined) return;
-      const name = newName();
-      await make(name);
-      await keep(name);
+      const reasons = await removeUnused();
+      if (spare === undefined) await makeSpare();
+      throwAll(reasons);
     },
-    sweep,
+    sweep: async () => throwAll(await removeUnused()),
     bridges: async () => (await asked.listNetworks({ filters: { label: [LABEL_MACHINE] } })).map(bridgeOf),
   };
+}
+
+/** Resolves with the reasons why some could not be removed. One of them must not keep the others. */
+async function removeEach(names: readonly string[], remove: Networks['remove']): Promise<unknown[]> {
+  const reasons: unknown[] = [];
+  for (const name of names) await remove(name).catch((reason: unknown) => reasons.push(reason));
+  return reasons;
 }
 
 /** The prefix of the bridge's name puts the network behind the fence. */

@@ -63,7 +63,7 @@ export interface Records {
   bury(workloadId: string): Promise<void>;
   /** Tries failed writes again. Never rejects; a write that fails again is tried at the next call. */
   keep(): Promise<void>;
-  /** Forgets old tombstones that are not among `wanted`. */
+  /** Forgets old tombstones that are not among `wanted`. Never rejects. */
   forgetOld(wanted: ReadonlySet<string>): Promise<void>;
 }
 
@@ -93,8 +93,9 @@ export async function openRecords(stateDir: string, deps: RecordsDeps): Promise<
   const { files } = deps;
   const tombstoneFile = join(stateDir, 'tombstones.json');
   const records = await load(stateDir, tombstoneFile, deps);
-  /** Records whose newest version is not on disk yet. */
-  const unstored = new Set<string>();
+  const folders = await files.list(join(stateDir, 'workloads'));
+  /** Records whose newest version is not on disk yet. So is a tombstone whose folder is there: an earlier process has ended while it removed it. */
+  const unstored = new Set(folders.filter((id) => records.get(id)?.gone === true));
   const storeTombstones = (): Promise<void> =>
     files.write(
       tombstoneFile,
@@ -143,7 +144,8 @@ export async function openRecords(stateDir: string, deps: RecordsDeps): Promise<
       );
       if (old.length === 0) return;
       for (const record of old) records.delete(record.workload_id);
-      await inTurn(storeTombstones);
+      // If that fails, the next process finds them once more and forgets them. The steps of the runtime must not wait for it.
+      await inTurn(storeTombstones).catch(() => undefined);
     },
   };
 }

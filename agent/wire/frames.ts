@@ -1,5 +1,6 @@
 // Frames between holder and guest, and between supervisor and holder, over unix sockets: a type byte, a 32-bit length, a payload.
 import type { Socket } from 'node:net';
+import { openPieces, type Pieces } from '../../shared/pieces.ts';
 
 export const FRAME = { json: 0, data: 1, stderr: 2, eof: 3 } as const;
 export type FrameType = (typeof FRAME)[keyof typeof FRAME];
@@ -70,14 +71,13 @@ export class FrameError extends Error {}
  * consumed before the next chunk. Throws FrameError on malformed bytes.
  */
 export function createFrameDecoder(bytesMax: number): (chunk: Buffer) => Generator<Frame> {
-  let pending: Buffer[] = [];
-  let pendingBytes = 0;
+  /** The beginning of a frame. A program of the tenant can send it in pieces of one byte, and then nothing more. */
+  let pending: Pieces | undefined;
   let neededBytes = HEADER_BYTES;
   return function* decode(chunk) {
-    pending.push(chunk);
-    pendingBytes += chunk.length;
-    if (pendingBytes < neededBytes) return;
-    let rest = pending.length === 1 ? chunk : Buffer.concat(pending);
+    pending?.add(chunk);
+    if (pending !== undefined && pending.bytes < neededBytes) return;
+    let rest = pending === undefined ? chunk : Buffer.concat(pending.list());
     neededBytes = HEADER_BYTES;
     while (rest.length >= HEADER_BYTES) {
       const length = rest.readUInt32BE(1);
@@ -88,8 +88,10 @@ export function createFrameDecoder(bytesMax: number): (chunk: Buffer) => Generat
       rest = rest.subarray(neededBytes);
       neededBytes = HEADER_BYTES;
     }
-    pending = rest.length === 0 ? [] : [rest];
-    pendingBytes = rest.length;
+    pending = undefined;
+    if (rest.length === 0) return;
+    pending = openPieces();
+    pending.add(rest);
   };
 }
 

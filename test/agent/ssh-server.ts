@@ -35,8 +35,8 @@ export interface World {
   probeKey: string;
   /** Server ends of the connections. */
   streams: Socket[];
-  /** Sessions that were opened, each with its two ends: the holder's, and the played guest's. */
-  sessions: { request: SessionRequest; events: SessionEvents; socket: Socket; peer: Socket }[];
+  /** Sessions that were opened, each with its two ends, the holder's and the played guest's, and the sizes that its terminal was set to. */
+  sessions: { request: SessionRequest; events: SessionEvents; socket: Socket; peer: Socket; sizes: string[] }[];
   /** What the guest takes its time for; resolved to begin with. */
   delay: Promise<void>;
 }
@@ -52,10 +52,12 @@ export async function startWorld(clock: Clock = systemClock()): Promise<World> {
     mainExit: () => null,
     open: async (request, events) => {
       const [socket, peer] = await socketPair();
-      world.sessions.push({ request, events, socket, peer });
+      const sizes: string[] = [];
+      world.sessions.push({ request, events, socket, peer, sizes });
       await world.delay;
       const path = request.kind === 'listen_agent' ? '/agent' : undefined;
-      return { socket, resize: () => {}, signal: () => {}, ...(path !== undefined && { path }) };
+      const resize = (cols: number, rows: number): void => void sizes.push(`${cols}x${rows}`);
+      return { socket, resize, signal: () => {}, ...(path !== undefined && { path }) };
     },
     close: () => Promise.resolve(),
   };

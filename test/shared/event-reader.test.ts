@@ -22,6 +22,11 @@ test('events arrive whole, in pieces and several at once; comments are left out'
   ]);
 });
 
+test('a line end of two characters that comes in two pieces ends one line', async () => {
+  const events = await read(['data: 1\r', '\n\r', '\ndata: 2\r\n', '\r\n']);
+  expect(events.map(({ data }) => data)).toEqual([1, 2]);
+});
+
 test('an event of the largest size is read, and one that does not end is given up', async () => {
   const largest = 'x'.repeat(EVENT_CHARS_MAX - 'data: ""'.length);
   expect(await read([`data: "${largest}"`, '\n\n'])).toEqual([{ type: 'message', id: undefined, data: largest }]);

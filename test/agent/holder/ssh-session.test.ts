@@ -160,3 +160,18 @@ test.each(['exec', 'shell', 'subsystem sftp', 'subsystem other'])(
     expect(await closed).toEqual([7]);
   },
 );
+
+test('a terminal has the size of its window also if that has changed while the guest started the shell', async () => {
+  const starting = Promise.withResolvers<void>();
+  world.delay = starting.promise;
+  const channel = await new Promise<ClientChannel>((resolve, reject) => {
+    over.shell({ cols: 80, rows: 24 }, (error, opened) => (error ? reject(error) : resolve(opened)));
+  });
+  const { request, sizes } = await eventually('session', 5_000, async () => world.sessions[0]);
+  expect(request).toMatchObject({ pty: { cols: 80, rows: 24 } });
+  channel.setWindow(50, 132, 0, 0);
+  // The server has read the change before a channel that is opened after it.
+  await exec(over);
+  starting.resolve();
+  await expect.poll(() => sizes).toEqual(['132x50']);
+});

@@ -33,6 +33,8 @@ let dir: string;
 let clock: VirtualClock;
 let shells: Shell[];
 let refusal: Error | undefined;
+/** The guest starts no shell before it resolves. */
+let mayStart: Promise<void>;
 let server: Server;
 let port: number;
 let pages: Page[];
@@ -44,7 +46,12 @@ beforeEach(async () => {
   shells = [];
   pages = [];
   refusal = undefined;
-  const guests = { open: async (request, events) => startShell(request, events) } as Pick<Guests, 'open'> as Guests;
+  mayStart = Promise.resolve();
+  const open: Guests['open'] = async (request, events) => {
+    await mayStart;
+    return startShell(request, events);
+  };
+  const guests = { open } as Pick<Guests, 'open'> as Guests;
   const run = openTerminalServer({ clock, ids: createIds(clock, seededRng(1)), guests, folder: dir });
   server = createServer((socket) => run.serve(socket));
   server.listen(0, '127.0.0.1');
@@ -255,4 +262,16 @@ test.each(['{"kind":"resize","cols":0,"rows":1}', 'nonsense'])('a page that send
   const page = await begun();
   page.socket.send(word);
   expect(await page.closed).toBe(1006);
+});
+
+test('a page that breaks the protocol before its shell has started is cut off, and others are served', async () => {
+  const starting = Promise.withResolvers<void>();
+  mayStart = starting.promise;
+  const page = await openPage();
+  // The bits are of an extension that nobody has asked for.
+  (page.socket as WebSocket & { _socket: Socket })._socket.write(Buffer.from([0xf2, 0x80, 0, 0, 0, 0]));
+  const code = await page.closed;
+  starting.resolve();
+  await begun();
+  expect(code).toBe(1002);
 });

@@ -41,6 +41,12 @@ describe('programs', () => {
     await expect(run(['/no/such'], { timeoutMs: 5000 })).rejects.toThrow('ENOENT');
   });
 
+  test('that cannot be started for want of a file descriptor reject, and do not end this process', async () => {
+    const program = new URL('./out-of-files.ts', import.meta.url).pathname;
+    const limited = ['sh', '-c', 'ulimit -n 256; exec "$@"', 'sh', process.execPath, program] as const;
+    expect(await run(limited, { timeoutMs: 10_000 })).toMatchObject({ code: 0, stdout: 'spawn true EMFILE' });
+  });
+
   test('are ended if they take too long or write too much', async () => {
     expect((await run(['sleep', '60'], { timeoutMs: 50 })).signal).toBe('SIGKILL');
     const flood = await run(['sh', '-c', 'yes'], { timeoutMs: 10_000, outputBytesMax: 1000 });

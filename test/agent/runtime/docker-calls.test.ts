@@ -235,9 +235,9 @@ const TOLERANT: [call: string, line: string, done: number[]][] = [
   ['start', 'POST /containers/c-1/start', [304]],
   ['stopAndCut', 'POST /containers/c-1/stop', [304, 404]],
   ['stopAndCut', 'POST /networks/net-1/disconnect', [404, 500]],
-  ['stopAndCut', 'DELETE /networks/net-1', [404]],
+  ['stopAndCut', 'DELETE /networks/net-1', [403, 404]],
   ['remove', 'DELETE /containers/c-1', [404]],
-  ['remove', 'DELETE /networks/net-1', [404]],
+  ['remove', 'DELETE /networks/net-1', [403, 404]],
   ['removeImage', 'DELETE /images/svc-without-volumes:1', [404]],
   ['removeImage', 'DELETE /images/app', [404]],
 ];

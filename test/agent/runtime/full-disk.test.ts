@@ -49,3 +49,19 @@ test('the records of a removal and the tombstones are stored once the disk has s
   expect([after.get('w-1')?.removing, after.get('w-2')?.gone]).toEqual([true, true]);
   expect(await disk.files.list('state/workloads')).toEqual(['w-1']);
 });
+
+test('a tombstone is forgotten also on a full disk, which must not keep the runtime from its steps', async () => {
+  const disk = openDisk(clock);
+  const open = (): Promise<Records> => openRecords('state', { files: disk.files, log, now: clock.now });
+  const records = await open();
+  await records.bury('old');
+  clock.jump(24 * 3_600_000 + 1);
+  disk.isFull = true;
+  await records.forgetOld(new Set());
+  expect([...records.all().keys()]).toEqual([]);
+  // The next process forgets it once more.
+  disk.isFull = false;
+  const next = await open();
+  await next.forgetOld(new Set());
+  expect([...(await open()).all().keys()]).toEqual([]);
+});
