@@ -101,7 +101,9 @@ export function openDecoys(deps: DecoysDeps): Decoys {
             'a decoy failed on our side; it is repeated after some minutes',
           );
           // Otherwise it would be the first of the due ones at each run, and many such would keep all others from their turn.
-          await db.tx('decoys.put_off', (tx) => setNext(tx, row, AGAIN_MS, deps));
+          await db.tx('decoys.put_off', (tx) =>
+            tx.run(sql`update decoys set next_ms = ${nextMs(AGAIN_MS, deps)} where instance_id = ${row.instance_id}`),
+          );
         });
       }
     },
@@ -123,9 +125,9 @@ async function runOne(row: DecoyRow, deps: DecoysDeps): Promise<void> {
   const periodMs = result?.ok === true || isFound ? PERIOD_MS : AGAIN_MS;
   await db.tx('decoys.looked', async (tx) => {
     await tx.lock('machine', row.machine_id);
-    await setNext(tx, row, periodMs, deps);
     await tx.run(
-      sql`update decoys set failures = ${isFound ? 0 : failures}, last_detail = ${detail} where instance_id = ${row.instance_id}`,
+      sql`update decoys set next_ms = ${nextMs(periodMs, deps)}, failures = ${isFound ? 0 : failures}, last_detail = ${detail}
+          where instance_id = ${row.instance_id}`,
     );
     if (!isFound) return;
     const accusation = `it accepts our probes and refused ${failures} logins that look like the customer's (${detail})`;
@@ -133,9 +135,8 @@ async function runOne(row: DecoyRow, deps: DecoysDeps): Promise<void> {
   });
 }
 
-async function setNext(tx: Tx, row: DecoyRow, periodMs: number, { clock, rng }: DecoysDeps): Promise<void> {
-  const nextMs = clock.now() + spreadMs(periodMs, rng);
-  await tx.run(sql`update decoys set next_ms = ${nextMs} where instance_id = ${row.instance_id}`);
+function nextMs(periodMs: number, { clock, rng }: DecoysDeps): number {
+  return clock.now() + spreadMs(periodMs, rng);
 }
 
 /** A failed decoy proves something only if a customer could log in: probes are good, and the SSH server is not full. */
