@@ -132,6 +132,15 @@ test('a first message of 64 KiB is read, and a message that is one byte longer i
   expect(budget.takeUnproven('192.0.2.1', LINK_UNPROVEN_BYTES_BURST - LINK_HELLO_BYTES_MAX)).toBe(true);
 });
 
+test('a message costs its bytes, also if its characters have several', async () => {
+  const { dial, budget } = openStage();
+  const long = dial();
+  await long.send(JSON.stringify('\u20ac'.repeat(10_000)));
+  expect(long.closed).toEqual([LINK_CLOSE.malformed]);
+  expect(budget.takeUnproven('192.0.2.1', LINK_UNPROVEN_BYTES_BURST - 30_002 + 1)).toBe(false);
+  expect(budget.takeUnproven('192.0.2.1', LINK_UNPROVEN_BYTES_BURST - 30_002)).toBe(true);
+});
+
 test('the link stops reading an address that sends first messages without a proof, and reads the others', async () => {
   const { dial, clock } = openStage();
   const count = LINK_UNPROVEN_BYTES_BURST / LINK_HELLO_BYTES_MAX;

@@ -47,6 +47,8 @@ export function eventStream(events: AsyncIterable<ServerSentEvent>, clock: Clock
       keepAlive();
       if (!out.write(textOf(next.value))) await once(out, 'drain');
     }
+    // The reader may take longer for the last events than a comment waits, and a comment after the end would break the stream.
+    cancel();
     out.end();
   };
   keepAlive();

@@ -25,7 +25,7 @@ const POLL_MS = 40;
 const HOUR_MS = 3_600_000;
 /** Longer than every path with ids of ours. PostgreSQL indexes at most 2,700 bytes of a row, and the key may take 510 of them. */
 const PATH_CHARS_KEPT = 512;
-const STORED_HEADERS = new Set(['content-type', 'location', 'operation-id']);
+const STORED_HEADERS = new Set(['content-type', 'location', 'operation-id', 'x-should-retry']);
 /** Refusals that depend on the state of the service, so a repeated request must get the same answer. Other refusals free the key. */
 const STORED_REFUSALS = new Set([402, 404, 409, 410, 422]);
 

@@ -4,6 +4,7 @@ import { Readable, Transform } from 'node:stream';
 import { Busboy, type BusboyInstance } from '@fastify/busboy';
 import { messageOf, ServiceError, failField } from '../../../shared/errors.ts';
 import { BODY_BYTES_MAX, FORM_PARTS_MAX } from '../../../shared/limits.ts';
+import { abandonedRequest } from './problems.ts';
 import type { Upload } from './route.ts';
 import { finished } from 'node:stream/promises';
 import type { FastifyRequest } from 'fastify';
@@ -31,9 +32,11 @@ const SLICE_BYTES = 8 * 1024;
 
 /**
  * Resolves when every part was read. Throws after every reader has ended. The rest of an aborted body stays unread.
- * @throws ServiceError `invalid_request` if the body is not a valid form; and the errors of the reader
+ * @throws ServiceError `invalid_request` if the body is not a valid form, or its sender has left; and the errors of the reader
  */
 export async function readForm(body: Upload, reader: FormReader): Promise<void> {
+  // The sender may have left before, and the `error` of its body does not come again.
+  if (body.stream.destroyed) throw abandonedRequest();
   const parser = openParser(body.contentType);
   const slices = openSlices();
   const over = Promise.withResolvers<void>();

@@ -163,6 +163,12 @@ function openPasses({
       if (!response.shouldKeepAlive) raw.unpipe(outgoing);
       afterRest({ request: raw, response }, clock, () => giveBack(answer, reply, isClosing()));
     });
+    // Node reports no error of a server that agrees to an upgrade that nobody asked for.
+    outgoing.once('upgrade', (_answer, stream) => {
+      isAnswered = true;
+      stream.destroy();
+      done(fails(new Error('its answer is not HTTP'), { clientIp, to }));
+    });
     outgoing.on('error', (error) => {
       if (isAnswered || response.destroyed) return;
       // The primary closed an idle connection just as we used it.

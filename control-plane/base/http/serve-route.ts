@@ -178,6 +178,8 @@ function refuseIfFull({ mayWait, hasRoom }: RouteDeps): void {
 
 function goneSignal(response: ServerResponse): AbortSignal {
   const gone = new AbortController();
+  // The caller may have left while it was authenticated. The `close` does not come again.
+  if (response.destroyed) gone.abort();
   response.once('close', () => {
     if (!response.writableFinished) gone.abort();
   });

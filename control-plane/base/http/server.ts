@@ -8,6 +8,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { insteadOf } from '../../../shared/api/inference.ts';
 import { fail, type ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
+import { throttledLog } from '../../../shared/log.ts';
 import { BODY_BYTES_MAX, HEADER_BYTES_READ_MAX } from '../../../shared/limits.ts';
 import type { Db } from '../db/db.ts';
 import { logAcceptErrors } from './accept-errors.ts';
@@ -109,7 +110,8 @@ export interface Http {
 export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   const { clock } = deps;
   const routes: Route[] = [];
-  const unsent = openUnsent(deps.log);
+  // Anyone can ask and not read, so the log lines of an address are limited.
+  const unsent = openUnsent(throttledLog(deps.log, clock));
   const app = createServer({ ...deps, unsent }, options, (path) => upgrades.takes(path));
   const idempotency = openIdempotency({ ...deps, epoch: options.epoch });
   const { sealing, strictResponses = false } = options;

@@ -38,7 +38,7 @@ export function openUnsent(
     for (const [response, bytes] of waiting) {
       if (waitingBytes <= bytesMax) return;
       log.warn(
-        { bytes, waiting: waiting.size },
+        { client_ip: response.req.socket.remoteAddress, bytes, waiting: waiting.size },
         'too many large answers wait; the caller that has not read the oldest is cut off',
       );
       forget(response);
@@ -54,6 +54,8 @@ export function openUnsent(
       }),
     hold: (response, bytes) => {
       if (bytes < LARGE_BYTES) return;
+      // The caller may have left while its answer was made. The `close` does not come again, so the answer would count for ever.
+      if (response.req.socket.destroyed) return;
       waiting.set(response, bytes);
       waitingBytes += bytes;
       response.once('finish', () => forget(response));

@@ -118,14 +118,15 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
 
   const onFrame = async (frame: string): Promise<void> => {
     if (socket.readyState !== socket.OPEN) return;
-    const refusal = session === undefined ? whyUnread(clientIp, frame.length, deps) : undefined;
+    const bytes = Buffer.byteLength(frame);
+    const refusal = session === undefined ? whyUnread(clientIp, bytes, deps) : undefined;
     if (refusal !== undefined) return refuse(refusal.code, refusal.reason);
-    const waitMs = session === undefined ? 0 : deps.budget.waitMs(session.machineId, frame.length);
+    const waitMs = session === undefined ? 0 : deps.budget.waitMs(session.machineId, bytes);
     if (waitMs > 0) await clock.sleep(waitMs);
     const decoded = decodeMessage(AgentMessage, frame, LINK_MESSAGE_VALUES_MAX);
     if (!decoded.ok) return refuse(LINK_CLOSE.malformed, `malformed message: ${decoded.reason}`);
     const { message } = decoded;
-    if (session === undefined && message.type === 'hello') return onHello(message, frame.length);
+    if (session === undefined && message.type === 'hello') return onHello(message, bytes);
     if (session === undefined || message.type === 'hello')
       return refuse(LINK_CLOSE.malformed, `${message.type} out of order`);
     return deps.onMessage(session, message);

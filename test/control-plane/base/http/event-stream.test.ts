@@ -63,3 +63,13 @@ test('a reader that leaves before the next event comes leaves no timer behind', 
   await clock.advance(0);
   expect(clock.waiting()).toBe(0);
 });
+
+test('a reader that takes the last events later than the next comment would come gets all of them', async () => {
+  const clock = virtualClock();
+  const data = 'x'.repeat(100_000);
+  const stream = eventStream(from([{ data }, { data: 'last' }]), clock);
+  await clock.advance(0);
+  expect(String(stream.read())).toContain(data);
+  await clock.advance(60_000);
+  expect(await text(stream)).toMatch(/data: "last"\n\n$/);
+});

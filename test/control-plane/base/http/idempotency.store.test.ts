@@ -2,8 +2,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
 import { openIdempotency } from '../../../../control-plane/base/http/idempotency.ts';
+import { refusalReply } from '../../../../control-plane/base/http/refusals.ts';
 import type { WireReply } from '../../../../control-plane/base/http/route.ts';
 import { type Clock, systemClock } from '../../../../shared/clock.ts';
+import { fail } from '../../../../shared/errors.ts';
 import { createIds } from '../../../../shared/ids.ts';
 import { IDEMPOTENCY_KEEP_MS, IDEMPOTENCY_KEYS_PER_API_KEY_MAX } from '../../../../shared/limits.ts';
 import { createLog } from '../../../../shared/log.ts';
@@ -145,6 +147,21 @@ describe('a refusal', () => {
     expect((await send(bench, 'r3', { name: 'a' }, 'reader')).status).toBe(403);
     expect((await send(bench, 'r3')).status).toBe(202);
   });
+});
+
+test('a refusal that official clients must not try again says so when it is sent again too', async () => {
+  const path = '/v1/videos';
+  const request = { principalId: 'apk_all', method: 'POST', path, key: 'r4', query: {}, body: {} };
+  const ids = createIds(clock, systemRng());
+  const idempotency = openIdempotency({ clock, ids, log: createLog('test', 'silent'), db, epoch: () => 1 });
+  const ask = (): Promise<WireReply> =>
+    idempotency.run(request, {
+      refusal: (error) => refusalReply(error, { requestId: 'req_1', path }),
+      handle: async () => fail('conflict', 'a planted refusal'),
+    });
+  const [first, again] = [await ask(), await ask()];
+  expect([first.status, first.headers['x-should-retry']]).toEqual([409, 'false']);
+  expect(again).toEqual({ ...first, headers: { ...first.headers, 'idempotent-replayed': 'true' } });
 });
 
 describe('a claim', () => {

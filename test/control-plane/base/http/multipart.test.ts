@@ -47,6 +47,13 @@ test('the file is read to its end, then the fields after it', async () => {
   expect(fields).toEqual([['purpose', 'fine-tune']]);
 });
 
+test('a body whose sender has left before it is read is refused', async () => {
+  const { stream } = formOf(1);
+  stream.destroy(new Error('aborted')).once('error', () => undefined);
+  await turns(2);
+  await expect(read(stream, async (file) => void (await countOf(file)))).rejects.toThrow('connection ended');
+});
+
 test('while the reader waits, at most half a mebibyte is taken from the sender', async () => {
   const form = formOf(1_000);
   const waiting = Promise.withResolvers<void>();

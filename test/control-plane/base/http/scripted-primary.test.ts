@@ -164,6 +164,8 @@ describe('a primary that breaks off', () => {
   test('and speaks no HTTP ends nothing but the request', async () => {
     onRequest = ({ socket }) => void socket.end('HTTP/1.1 099 Odd\r\nContent-Length: 0\r\n\r\n');
     expect((await ask(port, { path: '/v1/who' })).status).toBe(503);
+    onRequest = ({ socket }) => void socket.end('HTTP/1.1 101 Odd\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n');
+    expect((await ask(port, { path: '/v1/who' })).status).toBe(503);
     onRequest = ({ socket }) => void socket.end('SSH-2.0-x\r\n');
     expect((await ask(port, { path: '/v1/who' })).status).toBe(503);
   });

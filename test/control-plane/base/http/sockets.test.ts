@@ -61,6 +61,46 @@ test('a caller who disconnects in the middle of a body is not logged as our erro
   await own.close();
 });
 
+test('a handler learns that its caller has left, also if that was while the caller was authenticated', async () => {
+  const asked = Promise.withResolvers<void>();
+  const known = Promise.withResolvers<void>();
+  const hasLeft = Promise.withResolvers<boolean>();
+  const own = await openBench({
+    authenticate: async (token) => {
+      asked.resolve();
+      await known.promise;
+      return callerWith(token);
+    },
+    routes: () => [
+      route({
+        method: 'GET',
+        path: '/v1/wait',
+        operationId: 'wait',
+        tag: 'test',
+        summary: 'Wait',
+        scope: 'instances:read',
+        idempotency: 'none',
+        responses: { 200: { description: 'Waited' } },
+        errors: [],
+        handler: async ({ gone }) => {
+          hasLeft.resolve(gone.aborted);
+          return { status: 200 };
+        },
+      }),
+    ],
+  });
+  const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+  const socket = connect(port, '127.0.0.1');
+  socket.write('GET /v1/wait HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer all\r\n\r\n');
+  await asked.promise;
+  socket.destroy();
+  // This request comes after the end of the other connection, so the server has noticed that end.
+  await get(port, '/healthz');
+  known.resolve();
+  expect(await hasLeft.promise).toBe(true);
+  await own.close();
+});
+
 test('a caller whose key ends while it holds its body back is refused, and one with a quick body is read once', async () => {
   const clock = virtualClock();
   let isLiving = true;

@@ -1,11 +1,12 @@
 // Answers that callers do not read: their connections are closed, and those of callers who wait or read are not.
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openUnsent, type Unsent } from '../../../../control-plane/base/http/unsent.ts';
-import { createLog } from '../../../../shared/log.ts';
+import { createLog, throttledLog } from '../../../../shared/log.ts';
+import { virtualClock } from '../../../kit/virtual-clock.ts';
 
 /** More than the network takes from a caller that does not read. */
 const LARGE = Buffer.alloc(32 * 1_048_576);
@@ -103,5 +104,45 @@ describe('large answers that wait', () => {
       response.end('x');
     };
     expect(await bytesOf(await ask())).toBe(1);
+  });
+
+  test.each([
+    ['its answer was there', 1],
+    ['the answer to its request before was sent', 2],
+  ])('do not count for a caller that has left before %s', async (_what, atOnce) => {
+    const unsent = open({ bytesMax: LARGE.length });
+    const held = Promise.withResolvers<void>();
+    let left = atOnce;
+    onRequest = async (response) => {
+      left -= 1;
+      if (left > 0) return;
+      await once(response.req.socket, 'close');
+      unsent.hold(response, LARGE.length);
+      response.end();
+      held.resolve();
+    };
+    const { port } = server.address() as AddressInfo;
+    const socket = connect(port, '127.0.0.1');
+    socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(atOnce));
+    const [arrived] = (await once(server, 'request')) as [IncomingMessage];
+    await expect.poll(() => left).toBe(0);
+    socket.destroy();
+    await held.promise;
+    expect(arrived.socket.destroyed).toBe(true);
+    onRequest = (response) => {
+      unsent.hold(response, LARGE.length);
+      response.end(LARGE);
+    };
+    expect(await bytesOf(await ask())).toBe(LARGE.length);
+    expect(lines).toEqual([]);
+  });
+
+  test('of one address write no line for each of their many requests', async () => {
+    const log = createLog('test', 'warn', { write: (line) => void lines.push(line) });
+    const unsent = openUnsent(throttledLog(log, virtualClock()), { bytesMax: 0, stalledMs: 1e9 });
+    onRequest = (response) => unsent.hold(response, LARGE.length);
+    for (let i = 0; i < 100; i += 1) await expect(ask()).rejects.toThrow('socket hang up');
+    expect(lines).toHaveLength(30);
+    expect(lines[0]).toContain('"client_ip":"127.0.0.1"');
   });
 });
