@@ -5,8 +5,8 @@ import { Redirect, Route, Router, Switch, useLocation } from 'wouter-preact';
 import { SecondFactor } from './account/second-factor.tsx';
 import { SignIn } from './account/sign-in.tsx';
 import { StepUp } from './account/step-up.tsx';
-import { type ApiError, asApiError } from './core/api.ts';
-import { loaded } from './core/code.ts';
+import type { ApiError } from './core/api.ts';
+import { type Loaded, tellLoaded } from './core/code.ts';
 import type { Screen, ScreenProps } from './core/screen.ts';
 import { loadSession, may, session, sessionError } from './core/session.ts';
 import { Alone, Head, Problem } from './parts/layout.tsx';
@@ -77,22 +77,18 @@ function Gate({ screen, params }: { screen: Screen; params: Record<string, strin
   );
 }
 
-type Loaded = { View: ComponentType<ScreenProps> } | { error: ApiError };
-
 /** The code of a screen is loaded when it is shown for the first time. */
 function Shown({ screen, params }: { screen: Screen; params: Record<string, string | undefined> }) {
   const [path] = useLocation();
-  const [found, setFound] = useState<Loaded & { of: Screen }>();
+  const [found, setFound] = useState<Loaded<ComponentType<ScreenProps>> & { of: Screen }>();
   useEffect(() => {
     document.title = `${screen.title} · svc`;
-    void loaded(screen.load()).then(
-      (View) => setFound({ of: screen, View }),
-      (failure: unknown) => setFound({ of: screen, error: asApiError(failure) }),
-    );
+    // Code that comes late must not take the place of the screen that the person has gone to meanwhile.
+    return tellLoaded(screen.load(), (now) => setFound({ of: screen, ...now }));
   }, [screen]);
   if (found?.of !== screen) return <div aria-busy="true" />;
   if ('error' in found) return <NotLoaded screen={screen} error={found.error} />;
-  const { View } = found;
+  const { code: View } = found;
   return <View key={path} params={params as Record<string, string>} />;
 }
 

@@ -123,6 +123,18 @@ test('a list that is read as a whole is read whole, also if a later read of its 
   expect(shown(list)).toEqual(['a active', 'b active']);
 });
 
+test('a list that is read as a whole is read whole when it is read again after a failure', async () => {
+  const list = openKeys(true);
+  const first = list.restart();
+  underWay[0]?.breakOff();
+  await first;
+  const again = list.reload();
+  underWay[1]?.answer({ data: [key('a')], next_cursor: 'after_a' });
+  (await vi.waitUntil(() => underWay[2])).answer(page(key('b')));
+  await again;
+  expect(shown(list)).toEqual(['a active', 'b active']);
+});
+
 test.each(['answer', 'failure'])('the %s of an older read of a resource does not replace a newer one', async (end) => {
   const resource = openResource('/v1/api-keys/a');
   const reads = [resource.reload(), resource.reload()];

@@ -61,7 +61,10 @@ export interface LiveList<T> {
   next: ReadonlySignal<string | null>;
   /** Reads the next page. */
   more(): Promise<void>;
-  /** Reads the first page again. Events keep the rows of later pages current. A list without events reads all pages again that were read. */
+  /**
+   * Reads the first page again. Events keep the rows of later pages current. A list without events, and one whose last read failed, reads all pages
+   * again that were read.
+   */
   reload(): Promise<void>;
 }
 
@@ -133,7 +136,8 @@ export function openList<T>({ path, idOf, isWhole, isLive }: OpenOptions<T>): Op
     rows,
     error,
     next,
-    reload: isLive ? reload : restart,
+    // After a failure, further pages may be missing that nothing else would read.
+    reload: () => (isLive && error.peek() === undefined ? reload() : restart()),
     more,
     restart,
     change: (id, row) => {
