@@ -146,3 +146,32 @@ test('a question to a model asks for no more than the model gives, and comes bac
   expect(await page.getByLabel('Message').inputValue()).toBe('What is this?');
   expect(await page.getByText(/It was stopped|The answer is complete/).count()).toBe(0);
 });
+
+test('a person who goes to another screen while a launch is sent is not taken away from it by the answer', async () => {
+  const sent = Promise.withResolvers<void>();
+  const mayGoOn = Promise.withResolvers<void>();
+  const isLaunch = (url: URL): boolean => url.pathname === '/v1/instances';
+  await page.route(isLaunch, async (route) => {
+    if (route.request().method() === 'POST') {
+      sent.resolve();
+      await mayGoOn.promise;
+    }
+    await route.continue();
+  });
+  await pages.api.world.machine({ gpus: 1, dollars: 2 });
+  await open('launch');
+  await page.getByRole('radio', { name: /H100/, disabled: false }).first().check();
+  await page.getByRole('button', { name: /^Launch at \$/ }).click();
+  await sent.promise;
+  await page.getByRole('link', { name: 'SSH keys' }).click();
+  await page.getByRole('heading', { name: 'SSH keys' }).first().waitFor();
+  const accepted = page.waitForResponse((response) => response.status() === 202);
+  mayGoOn.resolve();
+  const operation = (await (await accepted).json()) as object;
+  const placed = { ...operation, state: 'in_progress', resource_id: 'i-placed' };
+  await page.route('**/v1/operations/*', (route) => route.fulfill({ json: placed }));
+  await page.unroute(isLaunch);
+  // The form asked every half second where the instance is.
+  await page.evaluate('new Promise((resolve) => setTimeout(resolve, 1000))');
+  expect(new URL(page.url()).pathname).toBe('/console/ssh-keys');
+});

@@ -1,6 +1,5 @@
 // The launch screen: the GPUs that are free now, the highest cost of the launch, and why an offering is not shown.
 import { useMemo } from 'preact/hooks';
-import { useLocation } from 'wouter-preact';
 import type { Balance } from '../../../../shared/api/billing.ts';
 import type { Operation } from '../../../../shared/api/operation.ts';
 import { ApiError, get, post } from '../core/api.ts';
@@ -29,15 +28,15 @@ const PLACED_POLL_MS = 500;
 
 export function Launch() {
   const [draft, setDraft] = useTyped('launch', EMPTY_DRAFT, withoutSecrets);
-  const [, goTo] = useLocation();
   const withSameKey = useMemo(openSameKey, []);
   const request = requestOf(draft);
-  const action = useAction(async () => {
+  const action = useAction(async ({ goTo, isHere }) => {
     const path = await withSameKey(request, async (options) => {
       const accepted = await post<Operation>('/v1/instances', request, options);
-      return `/console/instances/${await placed(accepted)}?operation=${accepted.operation_id}`;
+      const id = await placed(accepted, isHere);
+      return id === undefined ? undefined : `/console/instances/${id}?operation=${accepted.operation_id}`;
     });
-    goTo(path);
+    if (path !== undefined) goTo(path);
   });
   const change = (part: Partial<LaunchDraft>): void => setDraft((before) => ({ ...before, ...part }));
   return (
@@ -60,8 +59,11 @@ export function Launch() {
   );
 }
 
-/** The id of the instance, as soon as the launch has one. @throws ApiError if the launch fails before */
-async function placed(accepted: Operation): Promise<string> {
+/**
+ * The id of the instance, as soon as the launch has one; undefined if the person goes to another screen before. @throws ApiError if the launch
+ * fails before
+ */
+async function placed(accepted: Operation, isHere: () => boolean): Promise<string | undefined> {
   for (let operation = accepted; ;) {
     if (operation.resource_id !== null) return operation.resource_id;
     const { state, error } = operation;
@@ -69,6 +71,7 @@ async function placed(accepted: Operation): Promise<string> {
       throw new ApiError(0, error?.code ?? 'operation_failed', error?.detail ?? `The launch was ${state}.`);
     }
     await new Promise((resolve) => setTimeout(resolve, PLACED_POLL_MS));
+    if (!isHere()) return undefined;
     operation = await get<Operation>(`/v1/operations/${operation.operation_id}`);
   }
 }

@@ -1,6 +1,6 @@
 // A new fine-tuning job: the base model, the examples, and what it may cost.
 import { useMemo, useState } from 'preact/hooks';
-import { Link, useLocation } from 'wouter-preact';
+import { Link } from 'wouter-preact';
 import type { FileObject } from '../../../../shared/api/file.ts';
 import type { FineTuningJob, FineTuningQuote } from '../../../../shared/api/fine-tuning.ts';
 import type { Model } from '../../../../shared/api/model.ts';
@@ -46,7 +46,6 @@ export function NewJob() {
 }
 
 function JobForm({ bases, files }: { bases: readonly string[]; files: readonly FileObject[] }) {
-  const [, goTo] = useLocation();
   const [chosenModel, setModel] = useTyped('job/model', '');
   const [chosenFile, setFile] = useTyped('job/file', '');
   const [method, setMethod] = useTyped<Method>('job/method', 'lora');
@@ -63,7 +62,7 @@ function JobForm({ bases, files }: { bases: readonly string[]; files: readonly F
   };
   const isWrong = budget !== '' && !(Number(budget) > 0);
   const withSameKey = useMemo(openSameKey, []);
-  const action = useAction(async () => {
+  const action = useAction(async ({ goTo }) => {
     const { id } = await withSameKey(body, (options) => post<FineTuningJob>('/v1/fine_tuning/jobs', body, options));
     goTo(`/console/fine-tuning/${id}`);
   });

@@ -1,6 +1,6 @@
 // Adding to the balance with stablecoins: a new deposit, and all deposits so far.
 import { useMemo } from 'preact/hooks';
-import { Link, useLocation } from 'wouter-preact';
+import { Link } from 'wouter-preact';
 import type { CreateDeposit, Deposit, DepositChain } from '../../../../shared/api/deposit.ts';
 import { ucentsFromText } from '../../../../shared/money.ts';
 import { post } from '../core/api.ts';
@@ -108,7 +108,6 @@ export function DepositStatus({ deposit }: { deposit: Deposit }) {
 }
 
 function NewDeposit() {
-  const [, goTo] = useLocation();
   const [asset, setAsset] = useTyped<CreateDeposit['asset']>('deposit/asset', 'usdc');
   const [chain, setChain] = useTyped<DepositChain>('deposit/chain', 'base');
   const [amount, setAmount] = useTyped('deposit/amount', '');
@@ -116,7 +115,7 @@ function NewDeposit() {
   const amountCents = typeof read === 'number' ? read : 0;
   const body: CreateDeposit = { asset, chain, amount_usd_cents: amountCents };
   const withSameKey = useMemo(openSameKey, []);
-  const action = useAction(async () => {
+  const action = useAction(async ({ goTo }) => {
     const { deposit_id: id } = await withSameKey(body, (options) => post<Deposit>('/v1/deposits', body, options));
     goTo(`/console/deposits/${id}`);
   });

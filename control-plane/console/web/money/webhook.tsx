@@ -1,6 +1,6 @@
 // One webhook endpoint: its status and settings, and its deliveries with their attempts.
 import { useEffect, useState } from 'preact/hooks';
-import { Link, useLocation } from 'wouter-preact';
+import { Link } from 'wouter-preact';
 import type { NewWebhookEndpoint, WebhookDelivery, WebhookEndpoint } from '../../../../shared/api/webhook.ts';
 import { call, post } from '../core/api.ts';
 import { serviceNow } from '../core/clock.ts';
@@ -260,9 +260,8 @@ function Settings({ endpoint, rotated, changed }: SettingsProps) {
 }
 
 function Delete({ endpoint: { id, url }, close }: { endpoint: WebhookEndpoint; close(): void }) {
-  const [, goTo] = useLocation();
   const path = `/v1/webhook-endpoints/${id}`;
-  const action = useAction(async () => {
+  const action = useAction(async ({ goTo }) => {
     await call('DELETE', path);
     goTo('/console/webhooks');
   });

@@ -1,6 +1,7 @@
 // Forms: fields, actions that are sent once at a time, and dialogs. A refused field shows the rule that it breaks.
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { useLocation } from 'wouter-preact';
 import { ApiError } from '../core/api.ts';
 import { holdFocus } from './focus.ts';
 import { Problem } from './layout.tsx';
@@ -13,8 +14,17 @@ export interface Action {
   run(): Promise<void>;
 }
 
+/** What an action may do on the screen where it began. */
+export interface OnScreen {
+  /** False once the person has gone to another screen. */
+  isHere(): boolean;
+  /** Leads to a screen. It does nothing if the person has gone to another one. */
+  goTo(path: string): void;
+}
+
 /** Sends one decision at a time. A second click does nothing while the first is under way. */
-export function useAction(work: () => Promise<void>): Action {
+export function useAction(work: (here: OnScreen) => Promise<void>): Action {
+  const [, navigate] = useLocation();
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError>();
   const busy = useRef(false);
@@ -28,8 +38,10 @@ export function useAction(work: () => Promise<void>): Action {
       const giveFocusBack = holdFocus();
       setBusy(true);
       setError(undefined);
+      const { pathname } = location;
+      const isHere = (): boolean => location.pathname === pathname;
       try {
-        await work();
+        await work({ isHere, goTo: (path) => isHere() && navigate(path) });
       } catch (failure) {
         if (!(failure instanceof ApiError)) throw failure;
         setError(failure);
