@@ -10,6 +10,7 @@ import type { Link } from './link.ts';
 import type { HelloMessage } from '../../../shared/protocol/link.ts';
 import { text } from '../../base/db/columns.ts';
 import { type Db, type Tx, sql } from '../../base/db/db.ts';
+import { openRowFailures } from '../../base/db/row-failures.ts';
 
 /**
  * After a start, and after a secondary has become the primary, every agent has this time to reconnect. Until then its machine keeps its state,
@@ -31,7 +32,7 @@ export interface Presence {
   begin(): void;
   /**
    * Marks machines without a link offline after RETURN_MS. Each run checks all machines that the database marks online, so no change is missed.
-   * Once in STORE_MS it stores the heartbeats of connected machines, and clone tokens.
+   * Once in STORE_MS it stores the heartbeats of connected machines, and clone tokens. @throws what has failed, at the end; DbError at once
    */
   run(): Promise<void>;
 }
@@ -45,6 +46,10 @@ export function openPresence(deps: {
 }): Presence {
   const { clock, log, supply, link, cloneTokens } = deps;
   const isUp = (machineId: string): boolean => link.isUp(machineId);
+  const markOffline = async (machineId: string): Promise<void> => {
+    if (await supply.loseLink(machineId, isUp))
+      log.warn({ machine_id: machineId }, 'a machine was marked online but has no link; it is now offline');
+  };
   let startedMs = clock.monotonicMs();
   let notedMs = startedMs;
   return {
@@ -55,18 +60,19 @@ export function openPresence(deps: {
     run: async () => {
       if (clock.monotonicMs() - startedMs < RETURN_MS) return;
       const isNoteDue = clock.monotonicMs() - notedMs >= STORE_MS;
+      const failures = openRowFailures();
       for (let afterId: string | undefined = ''; afterId !== undefined;) {
         const online: string[] = await supply.onlineMachineIds(afterId, MACHINES_AT_ONCE);
-        for (const machineId of online) {
-          if (isUp(machineId) || !(await supply.loseLink(machineId, isUp))) continue;
-          log.warn({ machine_id: machineId }, 'a machine was marked online but has no link; it is now offline');
-        }
+        for (const machineId of online.filter((id) => !isUp(id)))
+          await failures.note(`the machine ${machineId} could not be marked offline`, markOffline(machineId));
         if (isNoteDue) await supply.noteHeartbeats(online.filter(isUp));
         afterId = online.at(-1);
       }
-      if (!isNoteDue) return;
-      notedMs = clock.monotonicMs();
-      await cloneTokens.store();
+      if (isNoteDue) {
+        notedMs = clock.monotonicMs();
+        await cloneTokens.store();
+      }
+      failures.throwAll();
     },
   };
 }

@@ -1,8 +1,8 @@
 // Makes payouts due: the loop looks at every supplier that may have one in the present period.
-import { throwAll } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
-import { type Db, DbError, type Query, type Tx } from '../../base/db/db.ts';
+import type { Db, Query, Tx } from '../../base/db/db.ts';
+import { openRowFailures } from '../../base/db/row-failures.ts';
 import { suppliersOwed } from '../ledger/suppliers.ts';
 import type { PayoutDestinations } from './destinations.ts';
 import { type Every, periodStart, sendObstacleOf } from './plan.ts';
@@ -27,19 +27,17 @@ export interface PayingDeps extends StandingDeps {
 export async function makeAllDue(signal: AbortSignal, deps: PayingDeps): Promise<void> {
   const { db, clock, every, minimumUcents } = deps;
   const periodMs = periodStart(clock.now(), every);
-  const failures: unknown[] = [];
+  const failures = openRowFailures();
   for (let afterId: string | undefined = ''; afterId !== undefined && !signal.aborted;) {
     const supplierIds: string[] = await suppliersOwed(db.read, minimumUcents, { afterId, limit: PIECE });
     for (const supplierId of supplierIds) {
       if (signal.aborted) break;
-      await dueFor(supplierId, periodMs, deps).catch((error: unknown) => {
-        if (error instanceof DbError) throw error;
-        failures.push(new Error(`no payout could be made due for the supplier ${supplierId}`, { cause: error }));
-      });
+      const failed = `no payout could be made due for the supplier ${supplierId}`;
+      await failures.note(failed, dueFor(supplierId, periodMs, deps));
     }
     afterId = supplierIds.at(-1);
   }
-  throwAll(failures);
+  failures.throwAll();
 }
 
 async function dueFor(supplierId: string, periodMs: number, deps: PayingDeps): Promise<void> {

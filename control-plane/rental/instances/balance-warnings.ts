@@ -2,9 +2,9 @@
 // each time the balance falls below a threshold, even after a restart and with several control planes. An instance that begins to run later is
 // warned about too.
 import { z } from 'zod';
-import { throwAll } from '../../../shared/errors.ts';
 import { int, text } from '../../base/db/columns.ts';
-import { type Db, DbError, join, type Query, sql } from '../../base/db/db.ts';
+import { type Db, join, type Query, sql } from '../../base/db/db.ts';
+import { openRowFailures } from '../../base/db/row-failures.ts';
 import type { Events } from '../../base/events/events.ts';
 
 export interface BalanceWarningsDeps {
@@ -30,17 +30,17 @@ export function balanceReason(belowHours: number): string {
  * @throws what has failed, at the end; DbError at once
  */
 export async function warnOfBalances(signal: AbortSignal, deps: BalanceWarningsDeps): Promise<void> {
-  const failures: unknown[] = [];
+  const failures = openRowFailures();
   for (let after: Place | undefined = { created_ms: 0, id: '' }; after !== undefined && !signal.aborted;) {
     const page: Running[] = await runningAfter(deps.db.read, after);
     for (const [orgId, running] of Map.groupBy(page, ({ org_id: id }) => id))
-      await warnIfLow(orgId, running, deps).catch((error: unknown) => {
-        if (error instanceof DbError) throw error;
-        failures.push(new Error(`the organisation ${orgId} could not be warned of its balance`, { cause: error }));
-      });
+      await failures.note(
+        `the organisation ${orgId} could not be warned of its balance`,
+        warnIfLow(orgId, running, deps),
+      );
     after = page.length < PAGE ? undefined : page.at(-1);
   }
-  throwAll(failures);
+  failures.throwAll();
 }
 
 async function warnIfLow(orgId: string, running: readonly Running[], deps: BalanceWarningsDeps): Promise<void> {

@@ -3,9 +3,10 @@
 // A replay gives deliveries a whole new schedule. There may be very many. So the request revives only one piece, and the runs of the courier
 // revive the rest, one piece of an endpoint at a time. The endpoint's row stores how far a replay is, so a kill between two pieces loses nothing.
 import type { WebhookDelivery, WebhookDeliveryDetail } from '../../../shared/api/webhook.ts';
-import { fail, throwAll } from '../../../shared/errors.ts';
+import { fail } from '../../../shared/errors.ts';
 import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX } from '../../../shared/limits.ts';
-import { type Db, DbError, type Query, type Tx } from '../../base/db/db.ts';
+import type { Db, Query, Tx } from '../../base/db/db.ts';
+import { openRowFailures } from '../../base/db/row-failures.ts';
 import * as store from './delivery-store.ts';
 import { makeDue, probeNow, type Replay, replayOf, replaying, setReplay } from './endpoint-store.ts';
 import { DELIVERY_MS_MAX, urgentFrom } from './schedule.ts';
@@ -74,13 +75,10 @@ export async function beginReplay(tx: Tx, endpointId: string, sinceMs: number, d
 
 /** Revives the next piece of each replay that has begun. @throws what has failed, after all of them had their turn; DbError at once */
 export async function continueReplays(deps: ReplayDeps & { db: Db }): Promise<void> {
-  const failures: unknown[] = [];
+  const failures = openRowFailures();
   for (const id of await replaying(deps.db.read, ENDPOINTS_PER_RUN_MAX))
-    await continueOne(id, deps).catch((error: unknown) => {
-      if (error instanceof DbError) throw error;
-      failures.push(new Error(`the replay of ${id} could not go on`, { cause: error }));
-    });
-  throwAll(failures);
+    await failures.note(`the replay of ${id} could not go on`, continueOne(id, deps));
+  failures.throwAll();
 }
 
 function continueOne(id: string, deps: ReplayDeps & { db: Db }): Promise<void> {

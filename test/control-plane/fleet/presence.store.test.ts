@@ -43,6 +43,25 @@ test('machines stay on offer until the time to reconnect is over, then only thos
   expect(await world.rooms.supply.onlineMachineIds('', 10)).toEqual([back]);
 });
 
+test('a machine that cannot be marked offline keeps no other one on offer', async () => {
+  const [broken, gone] = [(await world.machine()).machineId, (await world.machine()).machineId].toSorted();
+  const { supply } = world.rooms;
+  const loseLink: typeof supply.loseLink = async (id, isUp) => {
+    if (id === broken) throw new Error('its row is broken');
+    return supply.loseLink(id, isUp);
+  };
+  const { run } = openPresence({
+    ...world,
+    supply: { ...supply, loseLink },
+    cloneTokens: world.rooms.cloneTokens,
+    link: { isUp: () => false },
+    log: createLog('test', 'silent'),
+  });
+  await world.clock.advance(RETURN_MS);
+  await expect(run()).rejects.toThrow(`the machine ${broken} could not be marked offline`);
+  expect(await offered()).not.toContain(gone);
+});
+
 test('a secondary that becomes the primary gives machines the same time, however long it has run', async () => {
   const { machineId } = await world.machine();
   const { begin, run } = openPresence({
