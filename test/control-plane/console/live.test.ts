@@ -57,11 +57,19 @@ const delivered = (): Promise<void> => new Promise((resolve) => setTimeout(resol
 test('a stream that breaks off before its first event continues after the position at which it has begun', async () => {
   openTab('ses_quiet');
   const first = await stream(0);
-  expect(first.after).toBeUndefined();
   first.send('ready', 'at_1000');
   await delivered();
   first.breakOff();
   expect((await stream(1)).after).toBe('at_1000');
+});
+
+test('the first stream of a page begins before the page, so it has what changed while the page was read', async () => {
+  const beforeMs = Date.now();
+  openTab('ses_new');
+  const { after = '' } = await stream(0);
+  const beginsMs = Number(after.replace('at_', ''));
+  expect(beginsMs).toBeGreaterThanOrEqual(beforeMs - 5_000);
+  expect(beginsMs).toBeLessThanOrEqual(Date.now() - 5_000);
 });
 
 test('a stream that breaks off after an event continues after the event, also if a later stream has begun', async () => {

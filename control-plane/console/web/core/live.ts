@@ -1,13 +1,17 @@
 // The live stream of the organisation. All tabs of a browser share one stream: a browser opens at most six connections to a host over HTTP/1.1,
 // and a seventh tab would hang. One tab holds a lock, reads the stream and sends the events to the others over a channel. When this tab closes,
 // another tab gets the lock and continues after the last event that it has received. Before the first event it continues after the position at
-// which the stream has begun.
+// which the stream has begun. The first stream of a page begins some seconds before the page: what changed after the page has read it, and before
+// the stream was open, comes too.
 import { signal } from '@preact/signals';
 import type { LiveEvent } from '../../../../shared/api/event.ts';
 import { events } from './api.ts';
+import { serviceNow } from './clock.ts';
 
 const RETRY_MS_MIN = 1_000;
 const RETRY_MS_MAX = 30_000;
+/** More than the time of the service can be wrong here (`serviceNow`). An event that comes although it was read before does no harm. */
+const BEFORE_MS = 5_000;
 
 type Message =
   | { kind: 'event'; event: LiveEvent }
@@ -32,6 +36,7 @@ export function onLive(listener: Listener): () => void {
 /** Joins the other tabs of this browser with the same session. Ends when `signal` aborts. */
 export function startLive(sessionId: string, stop: AbortSignal): void {
   const channel = new BroadcastChannel(`svc-live-${sessionId}`);
+  const begun = `at_${serviceNow() - BEFORE_MS}`;
   let last: string | undefined;
   let isReading = false;
   const take = (message: Message): void => {
@@ -56,17 +61,13 @@ export function startLive(sessionId: string, stop: AbortSignal): void {
   channel.postMessage({ kind: 'join' } satisfies Message);
   const lead = (): Promise<void> => {
     isReading = true;
-    return readStream(() => last, tell, stop);
+    return readStream(() => last ?? begun, tell, stop);
   };
   void navigator.locks.request(`svc-live-${sessionId}`, { signal: stop }, lead).catch(() => undefined);
 }
 
 /** Reads the stream until `stop` aborts. After a lost connection it continues after the last event. */
-async function readStream(
-  last: () => string | undefined,
-  tell: (message: Message) => void,
-  stop: AbortSignal,
-): Promise<void> {
+async function readStream(last: () => string, tell: (message: Message) => void, stop: AbortSignal): Promise<void> {
   let waitMs = RETRY_MS_MIN;
   while (!stop.aborted) {
     try {
