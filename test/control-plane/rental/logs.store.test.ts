@@ -174,7 +174,11 @@ describe('a log', () => {
     const [revoked, living] = followed.map(({ lines }) => lines[Symbol.asyncIterator]());
     const [ended, next] = [revoked?.next(), living?.next()];
     const broken = ended?.catch((error: unknown) => error);
-    await world.clock.advance(60_000);
+    for (let check = 1; check <= 4; check += 1) {
+      await world.clock.advance(15_000);
+      // Both checks have been answered: each stream waits for its next one.
+      await expect.poll(() => world.clock.waiting()).toBe(2);
+    }
     await world.rooms.accounts.revokeKey(who.principalId);
     await world.clock.advance(14_999);
     expect(hosts.map(({ destroyed, readableEnded }) => destroyed || readableEnded)).toEqual([false, false]);
