@@ -38,6 +38,8 @@ const DomainName = z
   .string()
   .max(253)
   .regex(/^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$/, 'must be a lower-case domain name');
+const NETWORK = 'must be a network like 10.0.0.0/8';
+const PROXY = 'must be an address or a network like 10.0.0.0/8';
 const PerSecond = z.number().positive().max(RATE_MAX);
 /** Port 0 lets the system choose a port, for tests and demonstrations. */
 const Listen = z.strictObject({ host: z.string().min(1), port: z.int().min(0).max(65_535) });
@@ -264,7 +266,7 @@ const ConfigFields = z.strictObject({
       /** Attempts of one delivery: at once, after 30 s, 5 min, 30 min, 2 h and, as the sixth, 12 h. */
       max_attempts: z.int().min(1).max(ATTEMPTS_MAX).default(5),
       /** Private networks in which endpoints may be, for private installations. */
-      allowed_networks: z.array(z.union([z.cidrv4(), z.cidrv6()])).default([]),
+      allowed_networks: z.array(z.union([z.cidrv4(NETWORK), z.cidrv6(NETWORK)])).default([]),
       allowed_ports: z.array(Port).min(1).default([443, 8443]),
     })
     .prefault({}),
@@ -285,7 +287,7 @@ const ConfigFields = z.strictObject({
     })
     .prefault({}),
   /** Proxies (addresses or networks) whose X-Forwarded-For is trusted. */
-  trust_proxy: z.array(z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()])).default([]),
+  trust_proxy: z.array(z.union([z.ipv4(PROXY), z.ipv6(PROXY), z.cidrv4(PROXY), z.cidrv6(PROXY)])).default([]),
   /** Prometheus metrics without authentication. If left out, they are only on the operator's socket. */
   metrics_listen: Listen.optional(),
 });

@@ -286,7 +286,8 @@ take_away() {
   if [ "$role$was_running$force" = control-planeyes ]; then
     die "it serves customers: systemctl stop $unit first, or end it with --force"
   fi
-  systemctl disable --quiet --now "$unit"
+  # An interrupted run may have left the link without the unit. systemd refuses to disable a unit that has no file.
+  if [ -e "$unit_file" ] || [ -n "$was_running" ]; then systemctl disable --quiet --now "$unit"; fi
   if [ "$role" = agent ] && ! "$link/bin/svc-agent" clear --config "$config" ${force:+--force}; then
     if [ -n "$was_running" ]; then systemctl enable --quiet --now "$unit"; fi
     die 'nothing was removed'

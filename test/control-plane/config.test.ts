@@ -131,7 +131,11 @@ describe('a mistake is reported with its line', () => {
     ['receipts too short', ['retention: { receipts_days: 30 }'], /:1: retention\.receipts_days: /],
     ['workloads too short', ['retention: { workloads_days: 0 }'], /:1: retention\.workloads_days: /],
     ['no webhook attempt', ['webhooks: { max_attempts: 0 }'], /:1: webhooks\.max_attempts: /],
-    ['a network that is an address', ['webhooks:', '  allowed_networks: [10.0.0.1]'], /:2: webhooks\.allowed_networks/],
+    [
+      'a network that is an address',
+      ['webhooks:', '  allowed_networks: [10.0.0.1]'],
+      /:2: webhooks\.allowed_networks\[0\]: must be a network like 10\.0\.0\.0\/8$/,
+    ],
     ['a base_url without /v1', ['base_url: https://api.example.com'], /:1: base_url: must end with \/v1/],
     [
       'TLS behind a plain base_url',
@@ -201,7 +205,11 @@ describe('a mistake is reported with its line', () => {
       ['apps:', '  domain: apps.test', '  listen: { host: 127.0.0.1, port: 8080 }'],
       /:3: apps\.listen: must not have port 8080, which listen has/,
     ],
-    ['a proxy that is no address', ['trust_proxy:', '  - 10.0.0.1', '  - proxy'], /:3: trust_proxy\[1\]: /],
+    [
+      'a proxy that is no address',
+      ['trust_proxy:', '  - 10.0.0.1', '  - proxy'],
+      /:3: trust_proxy\[1\]: must be an address or a network like 10\.0\.0\.0\/8$/,
+    ],
     ['broken YAML', ['log_level: [', 'x'], /config\.yaml:\d: /],
   ])('%s', (_what, lines, message) => {
     expect(() => read(...lines)).toThrow(message);

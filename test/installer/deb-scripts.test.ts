@@ -97,7 +97,7 @@ test('a control plane that runs is not removed, and an upgrade does not stop it'
   expect(await run('prerm', 'svc-control-plane', 'upgrade', '0.2.0')).toMatchObject({ code: 0 });
   const refused = await run('prerm', 'svc-control-plane', 'remove');
   expect(refused).toMatchObject({ code: 1, stderr: 'it serves customers: systemctl stop svc-control-plane first\n' });
-  expect(host.recorded()).toEqual(['systemctl is-active --quiet svc-control-plane']);
+  expect(host.recorded()).toEqual(['systemctl is-active svc-control-plane']);
 });
 
 test('an agent whose host still has rentals is not removed, and runs on', async () => {
@@ -109,11 +109,33 @@ test('an agent whose host still has rentals is not removed, and runs on', async 
     stderr: 'nothing was removed; svc-agent clear --force ends the rentals and deletes their data\n',
   });
   expect(host.recorded()).toEqual([
-    'systemctl is-active --quiet svc-agent',
+    'systemctl is-active svc-agent',
     'systemctl disable --quiet --now svc-agent',
     `svc-agent clear --config ${host.root}/etc/svc-agent/agent.yaml`,
     'systemctl enable --quiet --now svc-agent',
   ]);
+});
+
+/** systemd says so of a unit that is about to restart, and ends with 3, as for a unit that is stopped. */
+function scriptActivating(): void {
+  host.script(
+    'systemctl',
+    'echo "systemctl $*" >>"$INSTALLATION/recorded"',
+    'if [ "$1" = is-active ]; then echo activating; exit 3; fi',
+  );
+}
+
+test('an agent that fails and restarts repeatedly is started again if it is not removed', async () => {
+  scriptAgent(1);
+  scriptActivating();
+  expect(await run('prerm', 'svc-agent', 'remove')).toMatchObject({ code: 1 });
+  expect(host.recorded().at(-1)).toBe('systemctl enable --quiet --now svc-agent');
+});
+
+test('a control plane that is about to serve is not removed', async () => {
+  scriptActivating();
+  const refused = await run('prerm', 'svc-control-plane', 'remove');
+  expect(refused).toMatchObject({ code: 1, stderr: 'it serves customers: systemctl stop svc-control-plane first\n' });
 });
 
 test('an agent without rentals is removed; only a purge removes its data', async () => {
@@ -127,6 +149,18 @@ test('an agent without rentals is removed; only a purge removes its data', async
     false,
     false,
   ]);
+});
+
+// dpkg keeps the purge of a removed package on offer for years, and install.sh may stand in its place by then.
+test('a purge after a removal spares the data of an installation by install.sh', async () => {
+  host.script('getent', 'exit 0');
+  const state = join(host.root, 'var/lib/svc-control-plane');
+  for (const folder of [state, join(host.root, 'usr/local/bin')]) mkdirSync(folder, { recursive: true });
+  symlinkSync('/opt/gpu-rental-service/svc-control-plane/bin', join(host.root, 'usr/local/bin/svc-control-plane'));
+  const purged = await run('postrm', 'svc-control-plane', 'purge');
+  expect(purged).toMatchObject({ code: 0, stderr: expect.stringContaining('its data stays') as string });
+  expect(existsSync(state)).toBe(true);
+  expect(host.recorded()).toEqual(['systemctl daemon-reload']);
 });
 
 test('a purge removes the user of the control plane, and its compiled code', async () => {

@@ -11,7 +11,6 @@ import {
   rmSync,
   statSync,
   symlinkSync,
-  truncateSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -44,10 +43,9 @@ afterEach(() => rmSync(dir, { recursive: true }));
 /** A package of a few files; `faults` are names of files that PROGRAM and the scripted systemctl look for. */
 function makePackage(build: string, ...faults: string[]): string {
   const folder = join(dir, 'packages', build);
-  mkdirSync(join(folder, 'bin'), { recursive: true });
+  for (const part of ['bin', 'etc']) mkdirSync(join(folder, part), { recursive: true });
   cpSync(join(CHECKOUT, 'installer/install.sh'), join(folder, 'install.sh'));
   cpSync(join(CHECKOUT, 'systemd'), join(folder, 'systemd'), { recursive: true });
-  mkdirSync(join(folder, 'etc'));
   for (const name of ['agent', 'control-plane']) {
     cpSync(join(CHECKOUT, `installer/${name}.yaml`), join(folder, `etc/${name}.yaml`));
     writeFileSync(join(folder, `bin/svc-${name}`), PROGRAM, { mode: 0o755 });
@@ -126,7 +124,7 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     const folder = makePackage('1.0.0-a');
     await host.run(folder, ['agent']);
     const node = 'opt/gpu-rental-service/versions/1.0.0-a/bin/node';
-    truncateSync(inRoot(node));
+    writeFileSync(inRoot(node), '');
     expect((await host.run(folder, ['agent'])).code).toBe(0);
     expect([readFileSync(inRoot(node), 'utf8'), modeOf(node)]).toEqual([PROGRAM, 0o755]);
     host.recorded();
@@ -198,7 +196,7 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
   test('a package whose own files a loss of power has emptied changes nothing', async () => {
     const folder = makePackage('1.0.0-a');
     await host.run(folder, ['agent']);
-    truncateSync(join(folder, 'BUILD'));
+    writeFileSync(join(folder, 'BUILD'), '');
     const { code, stderr } = await host.run(folder, ['agent']);
     expect({ code, said: stderr.includes('there is no package in') }).toEqual({ code: 1, said: true });
     expect(versions()).toEqual(['1.0.0-a']);
@@ -364,6 +362,9 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     expect(versions()).toEqual(['1.1.0-b']);
     await interrupted('1.3.0-d');
     symlinkSync('versions/1.3.0-d', inRoot('opt/gpu-rental-service/svc-agent.new'));
+    // A removal that was interrupted. systemd refuses to disable a unit that has no file.
+    rmSync(inRoot('etc/systemd/system/svc-agent.service'));
+    host.script('systemctl', '[ "$1" != disable ]');
     expect((await host.run(folder, ['remove', 'agent'])).code).toBe(0);
     expect(existsSync(inRoot('opt/gpu-rental-service'))).toBe(false);
   });
