@@ -78,8 +78,11 @@ export function dollarText(ucents: bigint): string {
   return `${sign}${size / UCENTS_PER_DOLLAR}.${fraction}`;
 }
 
-/** JavaScript prints numbers below 1e-6 and above 1e21 with an exponent; a price must not depend on that. */
+/**
+ * JavaScript prints numbers below 1e-6 and above 1e21 with an exponent; a price must not depend on that. Twenty decimals show whether there is
+ * anything after the eighth, and not yet that a number is stored in binary.
+ */
 function plainDecimal(value: number): string {
   const text = String(value);
-  return text.includes('e') ? value.toFixed(8) : text;
+  return text.includes('e') ? value.toFixed(20).replace(/0+$/, '') : text;
 }

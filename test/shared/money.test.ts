@@ -58,7 +58,7 @@ describe('dollars', () => {
     expect(dollarsFromUcents(ucents)).toBe(dollars);
   });
 
-  test.each([Number.NaN, Number.POSITIVE_INFINITY, 0.123456789])(
+  test.each([Number.NaN, Number.POSITIVE_INFINITY, 0.123456789, 1.5e-8, 1e-9, 1e21])(
     'that no microcent can say are refused: %d',
     (dollars) => {
       expect(ucentsFromDollars(dollars)).toBeUndefined();
