@@ -61,6 +61,8 @@ def number(value):
 
 
 def main(kind):
+    # A program may print bytes that are no text. Its next lines are read all the same.
+    sys.stdin.reconfigure(errors="replace")
     step = 0
     for line in sys.stdin:
         event = from_llama_factory(line) if kind == "llama-factory" else from_hugging_face(line, step)

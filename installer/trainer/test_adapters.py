@@ -1,6 +1,7 @@
 """The adapters, on logs as the trainers write them."""
 
 import json
+import os
 import subprocess
 import sys
 import unittest
@@ -34,6 +35,12 @@ class Adapters(unittest.TestCase):
                 {"type": "metrics", "step": 2, "loss": 5.4316, "lr": 0.009444444444444445, "epoch": 0.8},
             ],
         )
+
+    def test_a_line_that_is_no_text_ends_nothing(self):
+        log = b"caf\xe9\n{'loss': 2.0}\n"
+        environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+        run = subprocess.run([sys.executable, "-B", HERE / "adapters.py", "hugging-face"], input=log, capture_output=True, env=environment)
+        self.assertEqual((run.returncode, json.loads(run.stdout or "null")), (0, {"type": "metrics", "step": 1, "loss": 2.0}))
 
     def test_other_kinds_are_refused(self):
         run = subprocess.run([sys.executable, "-B", HERE / "adapters.py", "other"], capture_output=True, text=True)

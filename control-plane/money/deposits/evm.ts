@@ -81,12 +81,13 @@ export function openEvmReader(chain: DepositChain, settings: Settings, rpc: Rpc)
     block: (number) => blockBy(hex(number)),
     transfers: async (range, addresses) => {
       const tokens = [...assetOf.keys()];
-      const logs: LogAnswer[] = [];
+      const parts: LogAnswer[][] = [];
       for (let first = 0; first < addresses.length; first += ADDRESSES_PER_QUERY) {
         const asked = { range, addresses: addresses.slice(first, first + ADDRESSES_PER_QUERY) };
-        logs.push(...(await inHalves(asked, (part) => query(part, tokens, rpc))));
+        parts.push(await inHalves(asked, (part) => query(part, tokens, rpc)));
       }
-      return { transfers: await found(logs), readTo: range.to };
+      // Strangers may have sent more transfers than a function has room for arguments.
+      return { transfers: await found(parts.flat()), readTo: range.to };
     },
     transfersOf: async (txHash, address) => {
       const receipt = await rpc.call('eth_getTransactionReceipt', [txHash], Receipt.nullable());

@@ -43,9 +43,10 @@ export function planOf(facts: Facts): Plan {
   const unbooked = alive.filter((transfer) => transfer.status === 'final' && transfer.booking === null);
   const counted = unbooked.filter((transfer) => transfer.is_counted);
   const uncounted = unbooked.filter((transfer) => !transfer.is_counted);
-  const isNew = (transfer: Transfer): boolean => inTime.includes(transfer) && !isInAnotherBlock(transfer, alive);
-  const fresh = takesMore(status) ? uncounted.filter(isNew) : [];
-  const stray = uncounted.filter((transfer) => !fresh.includes(transfer));
+  const isInAnotherBlock = creditedElsewhere(alive);
+  const isNew = (transfer: Transfer): boolean =>
+    takesMore(status) && isInTime(deposit, transfer) && !isInAnotherBlock(transfer);
+  const [fresh, stray] = [uncounted.filter(isNew), uncounted.filter((transfer) => !isNew(transfer))];
   if (stray.length > 0) return { kind: 'suspend', transfers: stray };
   if (isOpen(status)) return planOpen(status, inTime, facts);
   if (isCredited(status)) return planMore(fresh, counted);
@@ -103,15 +104,19 @@ function isInTime({ chain, asset, expires_ms: expiresMs }: Deposit, transfer: Tr
 }
 
 /**
- * Whether the transaction was credited in another block. The node was on a fork then, and the transfer may have another place in its right block.
- * The operator decides whether it is the same one.
+ * Tells whether the transaction of a transfer was credited in another block. The node was on a fork then, and the transfer may have another place in
+ * its right block. The operator decides whether it is the same one. A stranger can send thousands of tiny transfers, so none is compared with all.
  */
-function isInAnotherBlock(
-  { tx_hash: txHash, block_hash: blockHash }: Transfer,
-  transfers: readonly Transfer[],
-): boolean {
+function creditedElsewhere(transfers: readonly Transfer[]): (transfer: Transfer) => boolean {
   const credited = transfers.filter(({ booking }) => booking === 'wallet');
-  return credited.some((each) => each.tx_hash === txHash && each.block_hash !== blockHash);
+  const ofTransaction = Map.groupBy(credited, ({ tx_hash: txHash }) => txHash);
+  const blocks = new Map(
+    [...ofTransaction].map(([txHash, of]) => [txHash, new Set(of.map((each) => each.block_hash))]),
+  );
+  return ({ tx_hash: txHash, block_hash: blockHash }) => {
+    const known = blocks.get(txHash);
+    return known !== undefined && (known.size > 1 || !known.has(blockHash));
+  };
 }
 
 function planOpen(

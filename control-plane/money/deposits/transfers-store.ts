@@ -121,8 +121,14 @@ export function orphanUnbooked(tx: Tx, chain: DepositChain, above: number): Prom
   );
 }
 
+/**
+ * Number of ids in one statement, far below the limit for parameters of a statement. A stranger can send more tiny transfers to one deposit than that
+ * limit allows.
+ */
+const PIECE = 1_000;
+
 export async function setCounted(tx: Tx, ids: readonly string[]): Promise<void> {
-  await tx.run(sql`update deposit_transfers set is_counted = 1 where id in (${join([...ids])})`);
+  await ofPieces(ids, (part) => tx.run(sql`update deposit_transfers set is_counted = 1 where id in (${join(part)})`));
 }
 
 /** Moves the transfers from one booking to another. Returns how many were in the booking `from`. */
@@ -132,7 +138,16 @@ export function setBooking(
   { from, to }: { from: Booking | null; to: Booking },
 ): Promise<number> {
   const before = from === null ? sql`booking is null` : sql`booking = ${from}`;
-  return tx.run(sql`update deposit_transfers set booking = ${to} where id in (${join([...ids])}) and ${before}`);
+  return ofPieces(ids, (part) =>
+    tx.run(sql`update deposit_transfers set booking = ${to} where id in (${join(part)}) and ${before}`),
+  );
+}
+
+/** Changes the rows of all ids, piece by piece. Returns the number of changed rows. */
+async function ofPieces(ids: readonly string[], change: (part: string[]) => Promise<number>): Promise<number> {
+  let changed = 0;
+  for (let first = 0; first < ids.length; first += PIECE) changed += await change(ids.slice(first, first + PIECE));
+  return changed;
 }
 
 /** The number of deposits with transfers in suspense. */

@@ -221,21 +221,17 @@ async function readBlocks(
   const blocksMax = blocksPerQuery * RANGES_PER_TICK;
   const startedMs = clock.monotonicMs();
   const isLate = (): boolean => clock.monotonicMs() - startedMs >= READ_MS_MAX;
-  /** Reads range by range. Ends before `upTo` if it may, and if the time is over. */
-  const found = async (
-    above: number,
-    upTo: number,
-    mayEnd: () => boolean = () => false,
-  ): Promise<{ transfers: FoundTransfer[]; upTo: number }> => {
-    const transfers: FoundTransfer[] = [];
+  /** Reads range by range, at least one. Ends before `upTo` if the time is over. */
+  const found = async (above: number, upTo: number): Promise<{ transfers: FoundTransfer[]; upTo: number }> => {
+    const parts: FoundTransfer[][] = [];
     let readTo = above;
-    while (readTo < upTo && (readTo === above || !mayEnd())) {
+    while (readTo < upTo && (readTo === above || !isLate())) {
       const to = Math.min(upTo, readTo + blocksPerQuery);
       const part = await reader.transfers({ from: readTo + 1, to }, addresses);
-      transfers.push(...part.transfers);
+      parts.push(part.transfers);
       ({ readTo } = part);
     }
-    return { transfers, upTo: readTo };
+    return { transfers: parts.flat(), upTo: readTo };
   };
   const blockAt = async (number: number, end: Block): Promise<Block> =>
     number === end.number
@@ -245,7 +241,7 @@ async function readBlocks(
 
   const isAhead = tip.final.number > before.final.number;
   const finalEnd = isAhead ? farthest(before.final.number, tip.final) : before.final.number;
-  const { transfers: finalFound, upTo: finalNumber } = await found(before.final.number, finalEnd, isLate);
+  const { transfers: finalFound, upTo: finalNumber } = await found(before.final.number, finalEnd);
   const final = isAhead ? await blockAt(finalNumber, tip.final) : before.final;
   const reading = { before, final, finalFound, depositOf, accounts: null };
   const stay = { ...reading, head: { ...before.head, hash: null }, branch: null, headFound: [] };
@@ -256,9 +252,10 @@ async function readBlocks(
   // The node is behind what it, or another node, has shown before. That is no reorganisation.
   if (base === undefined || tip.head.number < base.number) return stay;
   const above = Math.max(base.number, final.number);
-  const head = await blockAt(farthest(above, tip.head), tip.head);
+  const headEnd = await blockAt(farthest(above, tip.head), tip.head);
   const branch = base === marks[0] ? null : base.number;
-  const { transfers: headFound } = await found(above, head.number);
+  const { transfers: headFound, upTo: headNumber } = await found(above, headEnd.number);
+  const head = headNumber < headEnd.number ? await blockAt(headNumber, headEnd) : headEnd;
   return { ...reading, head, branch, headFound };
 }
 

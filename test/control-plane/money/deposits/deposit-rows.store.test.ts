@@ -368,3 +368,16 @@ describe('a chain', () => {
     expect([await kept(), await kept('ethereum')]).toEqual([[13], [14, 11]]);
   });
 });
+
+test('transfers of one deposit are booked even if they are more than a statement has room for', async () => {
+  const strangers = Array.from({ length: 70_000 }, (_, i) => `deptx_stranger_${i}`);
+  await add('d');
+  await see('a', { isFinal: true });
+  await see('b', { isFinal: true });
+  const found = await transfers.transfersOf(db.read, 'd');
+  const ids = [found[0]?.id ?? '', ...strangers, found[1]?.id ?? ''];
+  await run((tx) => transfers.setCounted(tx, ids));
+  expect(await run((tx) => transfers.setBooking(tx, ids, { from: null, to: 'suspense' }))).toBe(2);
+  const booked = { is_counted: true, booking: 'suspense' };
+  expect(await transfers.transfersOf(db.read, 'd')).toEqual(found.map((each) => ({ ...each, ...booked })));
+});

@@ -157,6 +157,16 @@ describe('a query for transfers', () => {
   });
 });
 
+test('more transfers than a function has room for arguments are all found', async () => {
+  const count = 150_000;
+  answers['eth_getLogs'] = ([filter]) => {
+    const { fromBlock, toBlock } = filter as { fromBlock: string; toBlock: string };
+    if (Number(toBlock) - Number(fromBlock) > 5) throw new RpcError(-32_005, 'too many results');
+    return Array.from({ length: count / 2 }, () => log());
+  };
+  expect((await open().transfers(range, [OWNER])).transfers).toHaveLength(count);
+});
+
 test('a single block that the node refuses is read address by address', async () => {
   const owners = Array.from({ length: 3 }, (_, i) => `0x${String(i).padStart(40, '0')}`);
   const asked: number[] = [];

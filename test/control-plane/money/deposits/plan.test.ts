@@ -154,6 +154,22 @@ describe('a deposit that was credited', () => {
     },
   );
 
+  test('is planned with a few looks at each transfer, however many it has', () => {
+    let reads = 0;
+    const many = Array.from({ length: 1_000 }, (_, i): Transfer => {
+      const { booking, ...rest } = transfer(`t${i}`, { ...FINAL, booking: i % 2 === 0 ? 'wallet' : null });
+      return {
+        ...rest,
+        get booking() {
+          reads += 1;
+          return booking;
+        },
+      };
+    });
+    expect(plan('credited', many)).toMatchObject({ kind: 'settle', transfers: { length: 500 } });
+    expect(reads).toBeLessThan(10 * many.length);
+  });
+
   test('is not credited by itself with a transaction that it was credited with in another block', () => {
     const again = fresh('b', { tx_hash: credited.tx_hash, log_index: 1, block_hash: 'i' });
     expect(plan('credited', [credited, again])).toEqual({ kind: 'suspend', transfers: [again] });

@@ -3,7 +3,13 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { DepositChain } from '../../../../shared/api/deposit.ts';
 import { type Sql, sql } from '../../../../control-plane/base/db/db.ts';
 import { findChain, rewind } from '../../../../control-plane/money/deposits/chains-store.ts';
-import type { Block, ChainReader, FoundTransfer } from '../../../../control-plane/money/deposits/reader.ts';
+import type {
+  Block,
+  BlockRange,
+  BlockReader,
+  ChainReader,
+  FoundTransfer,
+} from '../../../../control-plane/money/deposits/reader.ts';
 import { openDecisions } from '../../../../control-plane/money/deposits/decisions.ts';
 import { creditedState } from '../../../../control-plane/money/deposits/plan.ts';
 import { driveDeposit, type StepDeps } from '../../../../control-plane/money/deposits/steps.ts';
@@ -37,7 +43,7 @@ const paid = (txHash: string, units: bigint): FoundTransfer => {
 };
 
 /** A node that has these payments. `meanwhile` happens before it answers for the first time. */
-function reader(found: FoundTransfer[], meanwhile: () => Promise<void>): ChainReader {
+function reader(found: FoundTransfer[], meanwhile = async (): Promise<void> => undefined): BlockReader {
   let isFirst = true;
   const answer = async (): Promise<FoundTransfer[]> => {
     if (isFirst) await meanwhile();
@@ -81,6 +87,31 @@ test.each([
     expect(await finalNumber()).toBe(TIP.final);
   },
 );
+
+test('a watcher whose node is slow leaves the blocks after the final one to the next ticks too', async () => {
+  const slow = async (): Promise<void> => world.clock.advance(25_000);
+  const { transfers, ...rest } = reader([]);
+  const lease = openWatchLease('test', world.core);
+  const node = {
+    ...rest,
+    transfers: (range: BlockRange, to: readonly string[]) => slow().then(() => transfers(range, to)),
+  };
+  const watched = { chain: 'ethereum', reader: node, lease, blocksPerQuery: 1 } as const;
+  const watcher = openWatcher(watched, { ...world.core, nudge: () => undefined });
+  const head = async (): Promise<unknown> => (await findChain(world.db.read, 'ethereum'))?.head_number;
+  await watcher.tick();
+  expect([await finalNumber(), await head()]).toEqual([TIP.final, TIP.final + 1]);
+  await watcher.tick();
+  expect(await head()).toBe(TIP.head);
+});
+
+test('a watcher reads more transfers than a function has room for arguments', async () => {
+  const stray = { ...paid('0xa', 1n), to: '0xother' };
+  const lease = openWatchLease('test', world.core);
+  const watched = { chain: 'ethereum', reader: reader(Array.from({ length: 150_000 }, () => stray)) } as const;
+  await openWatcher({ ...watched, lease, blocksPerQuery: 100 }, { ...world.core, nudge: () => undefined }).tick();
+  expect(await finalNumber()).toBe(TIP.final);
+});
 
 test('a watcher whose lease was taken while it read stores nothing', async () => {
   const other = openWatchLease('test', world.core);
