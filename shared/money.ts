@@ -79,10 +79,11 @@ export function dollarText(ucents: bigint): string {
 }
 
 /**
- * JavaScript prints numbers below 1e-6 and above 1e21 with an exponent; a price must not depend on that. Twenty decimals show whether there is
- * anything after the eighth, and not yet that a number is stored in binary.
+ * JavaScript prints numbers below 1e-6 and above 1e21 with an exponent; a price must not depend on that. The text keeps its exponent if the number
+ * has more than eight decimals. Twenty of them show that, and not yet that it is stored in binary.
  */
 function plainDecimal(value: number): string {
   const text = String(value);
-  return text.includes('e') ? value.toFixed(20).replace(/0+$/, '') : text;
+  const eight = value.toFixed(8);
+  return text.includes('e') && value.toFixed(20) === `${eight}${'0'.repeat(12)}` ? eight : text;
 }

@@ -12,13 +12,16 @@ import { checklistOf, obstacleOf, tierObstacle } from './checks.ts';
 
 const DAY_MS = 24 * 3_600_000;
 
+/** A microcent. */
+const SMALLEST_DOLLARS = 0.00000001;
+
 export const tag = 'Community supply';
 export const MachineId = z.strictObject({ id: z.uuid().describe('The machine id') });
 
 /** @throws ServiceError `validation_failed` */
 export function priceUcents(pricePerHour: number): bigint {
-  const price = ucentsFromDollars(pricePerHour) ?? failField('price_per_hour', 'must have at most 8 decimals');
-  return price > 0n ? price : failField('price_per_hour', 'must be at least 0.00000001');
+  if (pricePerHour < SMALLEST_DOLLARS) failField('price_per_hour', 'must be at least 0.00000001');
+  return ucentsFromDollars(pricePerHour) ?? failField('price_per_hour', 'must have at most 8 decimals');
 }
 
 /** Facts that are not in the row of a machine. */
