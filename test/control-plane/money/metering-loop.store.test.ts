@@ -110,6 +110,18 @@ describe('an outage of our own', () => {
     [id, 0, 1],
     [id, 2, null],
   ];
+  /** Credits another outage, from the fourth minute to the fifth. */
+  const creditLater = async (): Promise<void> => {
+    await world.clock.advance(3 * MINUTE_MS);
+    const [fromMs, untilMs] = [started + 4 * MINUTE_MS, started + 5 * MINUTE_MS];
+    await metering.creditOwnOutage({ fromMs, untilMs, evidence: 'we were away again' });
+  };
+  /** The rental with both outages credited. */
+  const BOTH = [
+    ['i-broken', 0, 1],
+    ['i-broken', 2, 4],
+    ['i-broken', 5, null],
+  ];
   const tick = (): Promise<string[]> => metering.tick(new AbortController().signal);
 
   test('is credited to all rentals but one that fails, which is named, and is credited with a later tick', async () => {
@@ -157,33 +169,19 @@ describe('an outage of our own', () => {
   test('is credited before a later one: neither is lost', async () => {
     await metering.creditOwnOutage(outage);
     fault = undefined;
-    await world.clock.advance(3 * MINUTE_MS);
-    const [fromMs, untilMs] = [started + 4 * MINUTE_MS, started + 5 * MINUTE_MS];
-    await metering.creditOwnOutage({ fromMs, untilMs, evidence: 'we were away again' });
-    const both = [
-      ['i-broken', 0, 1],
-      ['i-broken', 2, 4],
-      ['i-broken', 5, null],
-    ];
-    expect(await segments()).toEqual(expect.arrayContaining(both));
+    await creditLater();
+    expect(await segments()).toEqual(expect.arrayContaining(BOTH));
   });
 
   test('keeps a later one waiting while it fails for a rental, and both are credited when it succeeds', async () => {
     await metering.creditOwnOutage(outage);
-    await world.clock.advance(3 * MINUTE_MS);
-    const [fromMs, untilMs] = [started + 4 * MINUTE_MS, started + 5 * MINUTE_MS];
-    await metering.creditOwnOutage({ fromMs, untilMs, evidence: 'we were away again' });
+    await creditLater();
     fault = undefined;
     lines = [];
     await tick();
     await tick();
     expect(lines).toEqual([]);
-    const both = [
-      ['i-broken', 0, 1],
-      ['i-broken', 2, 4],
-      ['i-broken', 5, null],
-    ];
-    expect(await segments()).toEqual(expect.arrayContaining(both));
+    expect(await segments()).toEqual(expect.arrayContaining(BOTH));
   });
 
   test('that was not credited to a rental before it ended is left to the operator, which the log says once', async () => {
