@@ -9,6 +9,7 @@ import {
   heldForTimes,
   heldWithIds,
 } from '../../control-plane/money/credits/store.ts';
+import { countBehind, isBehind } from '../../control-plane/money/deposits/accounts-store.ts';
 import { depositsAfter, knownDeposits } from '../../control-plane/money/deposits/store.ts';
 import { transfersByDeposit } from '../../control-plane/money/deposits/transfers-store.ts';
 import { amountsOfHeld, amountsOfHeldAfter } from '../../control-plane/money/ledger/store.ts';
@@ -36,6 +37,16 @@ test('no metric reads the rows of a whole table', async () => {
   expect(recording.sent.length).toBeGreaterThan(5);
   const scans = (await planSteps(world.db, recording.sent)).filter((step) => step.startsWith('SCAN '));
   expect(scans.filter((scan) => !FEW.test(scan))).toEqual([]);
+});
+
+test('token accounts that are behind are counted without a look at the others', async () => {
+  await countBehind(recording.db.read, 'solana', 'solana', 9);
+  await isBehind(recording.db.read, 'solana', 'o');
+  expect((await planSteps(world.db, recording.sent)).map((step) => step.split(':')[0])).toEqual([
+    'SEARCH a USING INDEX deposit_accounts_behind (chain=?)',
+    expect.stringMatching(/^SEARCH d USING INDEX sqlite_autoindex_deposits_\d \(family=\? AND address=\?\)/),
+    'SEARCH deposit_accounts USING INDEX deposit_accounts_behind (chain=? AND owner=?)',
+  ]);
 });
 
 test('the sweep for lost links finds online machines by an index', async () => {

@@ -35,6 +35,8 @@ export interface SolanaChain {
   payer: string;
   /** Whoever asks `url` gets no answer, or one of a node that lacks the newest slots. */
   fault: 'down' | { lagSlots: number } | undefined;
+  /** Transactions about which the node never answers again: it has `pruned` them, or has `no time` or only `an error` for them. */
+  lost: Map<string, Loss>;
   /** Sends token units in a new slot of this time. Returns the signature. A transfer of more than there is fails on the chain. */
   pay(to: string, units: bigint, atMs: number, options?: { mint?: string }): Promise<string>;
   /** A new slot of this time. */
@@ -43,6 +45,8 @@ export interface SolanaChain {
   newAddress(): Promise<string>;
   close(): void;
 }
+
+export type Loss = 'pruned' | 'no time' | 'an error';
 
 interface Slot {
   number: number;
@@ -81,7 +85,7 @@ export async function startSolanaChain(startMs: number): Promise<SolanaChain> {
   const mints = { usdc: await mint(), usdt: await mint(), lookAlike: await mint(), withNineDecimals: await mint(9) };
   const node = await serveJsonRpc(
     () => made.fault === 'down',
-    async (method, params) => answer({ svm, slots, sent, fault: made.fault }, method, params),
+    async (method, params) => answer({ svm, slots, sent, fault: made.fault, lost: made.lost }, method, params),
   );
   const advance = (atMs: number): Slot => {
     const slot = { number: (slots.at(-1)?.number ?? 0) + 1, seconds: Math.floor(atMs / 1_000) };
@@ -95,6 +99,7 @@ export async function startSolanaChain(startMs: number): Promise<SolanaChain> {
     mints,
     payer: payer.address,
     fault: undefined,
+    lost: new Map(),
     advance: (atMs) => void advance(atMs),
     newAddress: async () => (await generateKeyPairSigner()).address,
     pay: async (to, units, atMs, options = {}) => {
@@ -189,6 +194,7 @@ interface Node {
   slots: readonly Slot[];
   sent: readonly Sent[];
   fault: SolanaChain['fault'];
+  lost: SolanaChain['lost'];
 }
 
 const Options = z.looseObject({
@@ -198,12 +204,12 @@ const Options = z.looseObject({
   dataSlice: z.object({ offset: z.number(), length: z.number() }).optional(),
 });
 
-function answer({ svm, slots, sent, fault }: Node, method: string, [first, second]: unknown[]): unknown {
+function answer({ svm, slots, sent, fault, lost }: Node, method: string, [first, second]: unknown[]): unknown {
   const lag = typeof fault === 'object' ? fault.lagSlots : 0;
   const shown = slots.slice(0, Math.max(1, slots.length - lag));
   const tip = shown.at(-1)?.number ?? 0;
   const { minContextSlot, limit, before } = Options.catch({ minContextSlot: 0, limit: 1_000, before: undefined }).parse(
-    second ?? {},
+    second ?? first,
   );
   if (minContextSlot > tip) throw new Error('Minimum context slot has not been reached');
   const final = sent.filter(({ slot }) => slot.number <= tip);
@@ -237,15 +243,17 @@ function answer({ svm, slots, sent, fault }: Node, method: string, [first, secon
     }
     case 'getTransaction': {
       const found = final.find(({ signature }) => signature === first);
-      if (found === undefined) return null;
+      const loss = lost.get(String(first));
+      if (loss === 'an error') throw new Error('Transaction history is not available');
+      if (found === undefined || loss === 'pruned') return null;
       const { slot, err, accountKeys, pre, post } = found;
       const meta = { err, preTokenBalances: pre, postTokenBalances: post };
-      return { slot: slot.number, blockTime: slot.seconds, meta, transaction: { message: { accountKeys } } };
-    }
-    case 'getTokenAccountBalance': {
-      const [balance] = balanceAt(svm, String(first), 0);
-      if (balance === undefined) throw new Error('could not find account');
-      return { value: balance.uiTokenAmount };
+      return {
+        slot: slot.number,
+        blockTime: loss === 'no time' ? null : slot.seconds,
+        meta,
+        transaction: { message: { accountKeys } },
+      };
     }
     default:
       throw new Error(`no method ${method}`);

@@ -10,7 +10,11 @@
 //
 // A query tells the balances of many accounts. Only accounts whose balance has changed are read. If tokens come and go between two ticks, the
 // balance stays the same. So each tick also reads some of the others, those first that were not read for longest.
+//
+// An account is behind if the node gives no answer about one of its transactions, or if it has more than its turn allows: strangers can send it very
+// many. The pass does not wait for it. After the pass, what is left of the tick is shared among all accounts that are behind.
 import type { DepositChain } from '../../../shared/api/deposit.ts';
+import type { Log } from '../../../shared/log.ts';
 import type { Db } from '../../base/db/db.ts';
 import { watchedAccounts } from './accounts-store.ts';
 import { CHAINS } from './chains.ts';
@@ -21,6 +25,10 @@ import { watchedDeposits } from './store.ts';
 
 /** Number of accounts that a tick reads although their balance is the same. */
 const SUSPECTS_PER_TICK = 20;
+/** Number of transactions of one account that a pass waits for. */
+const TRANSACTIONS_PER_TURN = 20;
+/** Number of transactions that the accounts which are behind share in a tick. */
+const TRANSACTIONS_PER_CATCH_UP = 200;
 
 interface Asked {
   chain: DepositChain;
@@ -35,6 +43,8 @@ interface Asked {
 interface ReadPass {
   transfers: FoundTransfer[];
   marks: AccountMark[];
+  /** The marks of all watched accounts before. */
+  known: readonly AccountMark[];
   /** The place at which the next tick goes on; null if all accounts are read. */
   pass: Pass | null;
   depositOf: ReadonlyMap<string, string>;
@@ -44,26 +54,48 @@ export async function readPass({ chain, reader, final, pass, isLate }: Asked, { 
   const { family } = CHAINS[chain];
   const watched = await watchedDeposits(db.read, family, final.ms);
   const known = await watchedAccounts(db.read, chain, family, final.ms);
+  const suspects = known.filter(({ behind }) => behind === null).slice(0, SUSPECTS_PER_TICK);
+  const marks = new Map(known.map((mark) => [mark.account, mark]));
   const common = {
     range: { from: final.number + 1, to: pass.number },
-    marks: new Map(known.map((mark) => [mark.account, mark])),
-    suspects: new Set(known.slice(0, SUSPECTS_PER_TICK).map(({ account }) => account)),
+    marks,
+    suspects: new Set(suspects.map(({ account }) => account)),
     mayEnd: isLate,
   };
+  const turn = { ...common, isCatchUp: false, transactionsMax: TRANSACTIONS_PER_TURN };
   const depositOf = new Map(watched.map(({ id, address }) => [address, id]));
-  const read: ReadPass = { transfers: [], marks: [], pass, depositOf };
+  const read: ReadPass = { transfers: [], marks: [], known, pass, depositOf };
+  const keep = ({ transfers, marks: changed }: ReadAccounts): void => {
+    read.transfers.push(...transfers);
+    read.marks.push(...changed);
+    for (const mark of changed) marks.set(mark.account, mark);
+  };
   const left = watched.filter(({ id }) => id > pass.after);
   for (let first = 0; first < left.length; first += reader.addressesPerQuery) {
     if (first > 0 && isLate()) return read;
     const part = left.slice(first, first + reader.addressesPerQuery);
     const addresses = part.map(({ address }) => address);
-    const { transfers, marks, isDone } = await readPart(reader, { ...common, addresses }, first === 0);
-    read.transfers.push(...transfers);
-    read.marks.push(...marks);
-    if (!isDone) return read;
+    const found = await readPart(reader, { ...turn, addresses }, first === 0);
+    keep(found);
+    if (!found.isDone) return read;
     read.pass = { ...pass, after: part.at(-1)?.id ?? pass.after };
   }
+  const addresses = ownersBehind([...marks.values()], pass.number).slice(0, reader.addressesPerQuery);
+  if (addresses.length > 0 && !isLate()) {
+    const transactionsMax = Math.floor(TRANSACTIONS_PER_CATCH_UP / addresses.length);
+    keep(await readPart(reader, { ...common, addresses, isCatchUp: true, transactionsMax }, false));
+  }
   return { ...read, pass: null };
+}
+
+/**
+ * The owners of the accounts that are behind. Each pass begins with another one, so that accounts at which the node takes long do not keep the
+ * others from their turn.
+ */
+function ownersBehind(marks: readonly AccountMark[], number: number): string[] {
+  const owners = [...new Set(marks.filter(({ behind }) => behind !== null).map(({ owner }) => owner))];
+  const first = owners.length === 0 ? 0 : number % owners.length;
+  return [...owners.slice(first), ...owners.slice(0, first)];
 }
 
 /** If the node fails after a part was read, what was read is kept. */
@@ -78,4 +110,25 @@ async function readPart(
     if (isFirst || !isNodeError(error)) throw error;
     return { transfers: [], marks: [], isDone: false };
   }
+}
+
+/** Tells the operator once about which accounts the node gives no answer, and once that they are read again. */
+export function logFailures(
+  { chain, log }: { chain: DepositChain; log: Log },
+  { marks, known, depositOf }: Pick<ReadPass, 'marks' | 'known' | 'depositOf'>,
+): void {
+  const failed = new Set(known.filter(({ behind }) => behind?.hasFailed).map(({ account }) => account));
+  const last = [...new Map(marks.map((mark) => [mark.account, mark])).values()];
+  const depositsOf = (of: readonly AccountMark[]): string[] => [
+    ...new Set(of.flatMap(({ owner }) => depositOf.get(owner) ?? [])),
+  ];
+  const failing = last.filter(({ account, behind }) => behind?.hasFailed && !failed.has(account));
+  const mended = last.filter(({ account, behind }) => behind === null && failed.has(account));
+  const [first] = failing;
+  if (first !== undefined)
+    log.error(
+      { chain, deposits: depositsOf(failing), detail: first.behind?.failure },
+      'the node gives no answer about a transaction of a token account; its deposit waits, the others go on',
+    );
+  if (mended.length > 0) log.info({ chain, deposits: depositsOf(mended) }, 'a token account is read again');
 }

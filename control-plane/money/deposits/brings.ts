@@ -1,11 +1,14 @@
 // What this room adds to the house: routes, the watchers of chains, the driver of deposits, metrics, and the proof.
+import type { DepositChain } from '../../../shared/api/deposit.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import type { Measure } from '../../base/http/metrics.ts';
 import { addressPools } from './addresses-store.ts';
-import { allChains } from './chains-store.ts';
+import { countBehind } from './accounts-store.ts';
+import { CHAINS } from './chains.ts';
+import { allChains, type ChainRow } from './chains-store.ts';
 import { depositChainRoutes } from './chain-routes.ts';
 import type { Deposits } from './deposits.ts';
 import { depositOperatorRoutes } from './operator-routes.ts';
@@ -41,10 +44,13 @@ export function depositsBrings(deps: Deps) {
 }
 
 function measures({ db, clock, deposits }: Deps): Measure[] {
-  const ofChains = async (valueOf: (row: Awaited<ReturnType<typeof allChains>>[number]) => number) => {
-    const watched = new Set<string>(deposits.watchers.map(({ chain }) => chain));
-    const rows = (await allChains(db.read)).filter(({ id }) => watched.has(id));
-    return rows.map((row) => ({ labels: { chain: row.id }, value: valueOf(row) }));
+  const ofChains = async (valueOf: (row: ChainRow, chain: DepositChain) => number | Promise<number>) => {
+    const rows = new Map((await allChains(db.read)).map((row) => [row.id, row]));
+    const values = deposits.watchers.map(async ({ chain }) => {
+      const row = rows.get(chain);
+      return row === undefined ? [] : [{ labels: { chain }, value: await valueOf(row, chain) }];
+    });
+    return (await Promise.all(values)).flat();
   };
   return [
     {
@@ -84,6 +90,13 @@ function measures({ db, clock, deposits }: Deps): Measure[] {
       kind: 'gauge',
       labels: ['chain'],
       read: () => ofChains((row) => (row.paused_reason === null ? 0 : 1)),
+    },
+    {
+      name: 'svc_deposit_accounts_behind',
+      help: 'Token accounts of deposits that are read later than their chain: its node gives no answer about them, or they have very many transactions',
+      kind: 'gauge',
+      labels: ['chain'],
+      read: () => ofChains((row, chain) => countBehind(db.read, chain, CHAINS[chain].family, row.final_ms ?? 0)),
     },
   ];
 }

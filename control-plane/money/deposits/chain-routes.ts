@@ -8,9 +8,10 @@ import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { AnyFields, type Fields, Id, listOf, operator } from '../../base/http/operator.ts';
 import { type Route, route } from '../../base/http/route.ts';
+import { countBehind } from './accounts-store.ts';
 import { addSanctioned, countSanctioned } from './addresses-store.ts';
-import { ADDRESSES_BYTES_MAX, addressRoutes } from './address-routes.ts';
-import { tokenText } from './chains.ts';
+import { ADDRESSES_BYTES_MAX, ADDRESSES_PER_TURN, addressRoutes } from './address-routes.ts';
+import { CHAINS, tokenText } from './chains.ts';
 import { allChains, type ChainRow } from './chains-store.ts';
 import type { Nodes } from './confirm.ts';
 import type { Deposits } from './deposits.ts';
@@ -45,12 +46,19 @@ function chainsRoute({ db, deposits }: ChainRouteDeps): Route {
     method: 'GET',
     path: `${BASE}/chains`,
     operationId: 'adminListDepositChains',
-    summary: 'List the chains of deposits, up to which block each was read, and why a chain is paused',
+    summary:
+      'List the chains of deposits, up to which block each was read, why a chain is paused, and how many token accounts are behind it',
     responses: { 200: { description: 'The chains', schema: listOf(AnyFields) } },
     errors: [],
     handler: async () => {
       const rows = new Map((await allChains(db.read)).map((row) => [row.id, row]));
-      const data = deposits.watchers.map(({ chain }) => chainFields(chain, rows.get(chain)));
+      const data = await Promise.all(
+        deposits.watchers.map(async ({ chain }) => {
+          const row = rows.get(chain);
+          const behind = await countBehind(db.read, chain, CHAINS[chain].family, row?.final_ms ?? 0);
+          return { ...chainFields(chain, row), accounts_behind: behind };
+        }),
+      );
       return { status: 200, body: { data } };
     },
   });
@@ -125,16 +133,13 @@ function screeningRoute({ db, clock }: ChainRouteDeps): Route {
     responses: { 200: { description: 'How many addresses were new, and how many there are', schema: AnyFields } },
     errors: [],
     handler: async ({ body: { source, addresses } }) => {
-      const read = addresses.map(
-        (text, i) =>
-          readEvmAddress(text) ??
-          (isSolanaAddress(text)
-            ? text
-            : failField(`addresses[${i}]`, `must be an address of a chain of deposits: ${text}`)),
-      );
-      const added = await db.tx('deposits.sanction', (tx) =>
-        addSanctioned(tx, [...new Set(read)], source, clock.now()),
-      );
+      const read = new Set<string>();
+      for (const [i, text] of addresses.entries()) {
+        if (i % ADDRESSES_PER_TURN === 0) await clock.nextTurn();
+        const address = readEvmAddress(text) ?? (isSolanaAddress(text) ? text : undefined);
+        read.add(address ?? failField(`addresses[${i}]`, `must be an address of a chain of deposits: ${text}`));
+      }
+      const added = await db.tx('deposits.sanction', (tx) => addSanctioned(tx, [...read], source, clock.now()));
       return { status: 200, body: { added, total: await countSanctioned(db.read) } };
     },
   });

@@ -4,7 +4,7 @@ import { DEPOSIT_ASSETS, type DepositAsset, type DepositChain } from '../../../s
 import { CHAINS, TOKEN_DECIMALS } from './chains.ts';
 import { readEvmAddress } from '../payouts/address.ts';
 import type { Block, BlockRange, BlockReader, FoundTransfer } from './reader.ts';
-import { NO_ANSWER, type Rpc, RpcError } from './rpc.ts';
+import { isTooMany, NO_ANSWER, type Rpc, RpcError } from './rpc.ts';
 import type { ChainSettings } from './settings.ts';
 
 /** keccak256 of `Transfer(address,address,uint256)`. */
@@ -141,7 +141,7 @@ async function decimalsOf(contract: string, rpc: Rpc): Promise<number | 'no'> {
     return answer.success ? Number(BigInt(answer.data)) : 'no';
   } catch (error) {
     // The node answers with an error if the contract has no such function.
-    if (error instanceof RpcError) return 'no';
+    if (error instanceof RpcError && !isTooMany(error)) return 'no';
     throw error;
   }
 }
@@ -167,7 +167,8 @@ async function inHalves(asked: Asked, ask: (part: Asked) => Promise<LogAnswer[]>
     return await ask(asked);
   } catch (error) {
     const halves = halvesOf(asked);
-    if (!(error instanceof RpcError) || error.code === NO_ANSWER || halves === undefined) throw error;
+    const isRefused = error instanceof RpcError && error.code !== NO_ANSWER && !isTooMany(error);
+    if (!isRefused || halves === undefined) throw error;
     const first = await inHalves(halves[0], ask);
     return [...first, ...(await inHalves(halves[1], ask))];
   }

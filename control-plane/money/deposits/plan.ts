@@ -30,7 +30,7 @@ export interface Facts {
   deposit: Deposit;
   /** The transfers in the order of the chain. */
   transfers: readonly Transfer[];
-  /** Undefined if the chain was never read. */
+  /** Undefined if the chain was never read. The time of its final block is null while an account of the deposit is behind. */
   chain: Pick<ChainRow, 'head_number' | 'final_ms'> | undefined;
   toleranceUnits: bigint;
 }

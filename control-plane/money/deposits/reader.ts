@@ -64,7 +64,10 @@ export interface AccountReader extends NodeReader {
 
 export type ChainReader = BlockReader | AccountReader;
 
-/** How far a token account was read. Example: 3 of 5 new transactions are read: `{ units: null, readTo: 100, before: 'third newest' }`. */
+/**
+ * How far a token account was read. Example: the 20 newest of 50 new transactions are read, while the chain is read up to block 120:
+ * `{ units: null, readTo: 100, behind: { to: 120, before: '20th newest', failure: null, hasFailed: false } }`.
+ */
 export interface AccountMark {
   /** The address of the token account. */
   account: string;
@@ -74,8 +77,20 @@ export interface AccountMark {
   units: bigint | null;
   /** All transactions up to this block are read. */
   readTo: number;
-  /** Transactions are read from the newest to the oldest. This one was the last; null if none is left. */
+  /** Null: the account is not behind its chain. */
+  behind: Behind | null;
+}
+
+/** Why and how an account is behind. It is read on beside the others, and its deposit does not expire meanwhile. */
+interface Behind {
+  /** The block up to which the account is read when its read ends. */
+  to: number;
+  /** Transactions are read from the newest to the oldest. This one was the last; null if the read begins again at the newest. */
   before: string | null;
+  /** What the node said about a transaction of this read instead of an answer; null if it has answered about all so far. */
+  failure: string | null;
+  /** Whether the node gave no answer about a transaction in this read or in one before it, since the account has been behind. */
+  hasFailed: boolean;
 }
 
 export interface AskedAccounts {
@@ -85,7 +100,11 @@ export interface AskedAccounts {
   marks: ReadonlyMap<string, AccountMark>;
   /** Token accounts whose transactions are read even if their balance is the same. */
   suspects: ReadonlySet<string>;
-  /** Whether the time is over. Asked after each transaction and each page of them. */
+  /** True: only accounts that are behind are read. False: only the others. */
+  isCatchUp: boolean;
+  /** Number of transactions of one account. If it has more, it is behind. */
+  transactionsMax: number;
+  /** Whether the time is over. Asked between two transactions, and after each page of them. */
   mayEnd(): boolean;
 }
 
@@ -93,6 +112,6 @@ export interface ReadAccounts {
   transfers: FoundTransfer[];
   /** The marks that have changed. */
   marks: AccountMark[];
-  /** False: the accounts are not read up to the end of the range. The next call goes on from the marks. */
+  /** False: not all accounts had their turn. The next call goes on from the marks. */
   isDone: boolean;
 }

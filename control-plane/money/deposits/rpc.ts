@@ -31,6 +31,8 @@ const VALUES_MAX = 1_000_000;
 const TOO_LARGE = -32_603;
 /** The code if the node gave no answer that can be used: no JSON-RPC, or a result of an unknown form. */
 export const NO_ANSWER = 0;
+/** The HTTP status, and also the code, with which nodes refuse calls that are too many for them. */
+const TOO_MANY = 429;
 
 const Answer = z.union([
   z.object({ error: z.object({ code: z.number(), message: z.string() }) }),
@@ -54,6 +56,7 @@ export function openRpc(url: string, { clock }: { clock: Clock }): Rpc {
         bodyBytesMax: BODY_BYTES_MAX,
       });
       if (answer.truncated) throw new RpcError(TOO_LARGE, `${method}: the answer of the node is too large`);
+      if (answer.status === TOO_MANY) throw new RpcError(TOO_MANY, `${method}: too many requests`);
       const parsed = Answer.safeParse(jsonOf(answer.body.toString(), VALUES_MAX));
       if (!parsed.success)
         throw new RpcError(NO_ANSWER, `${method}: the node answered ${answer.status} without JSON-RPC`);
@@ -70,6 +73,11 @@ export function openRpc(url: string, { clock }: { clock: Clock }): Rpc {
 /** Whether the node gave no answer that can be used. Otherwise the error is a bug of ours. */
 export function isNodeError(error: unknown): error is Error {
   return error instanceof OutboundError || error instanceof RpcError;
+}
+
+/** Whether the node refuses calls because there were too many. That says nothing about what was asked. */
+export function isTooMany(error: unknown): boolean {
+  return error instanceof RpcError && error.code === TOO_MANY;
 }
 
 /** @throws ServiceError `deposits_unavailable` if the node gives no answer */

@@ -33,17 +33,18 @@ export function openScreening(deps: {
 }
 
 /**
- * The verdict about the senders of transfers, each of which may have several: `hit` if one of them is a hit, otherwise `unknown` if one of them
- * is unknown.
+ * Checks each sender once. A transfer may have several senders. Returns `hit` if one of them is a hit, otherwise `unknown` if one of them is unknown.
  */
 export async function screenAll(
   screen: Screen,
   senders: readonly { chain: DepositChain; address: string }[],
 ): Promise<Verdict> {
-  const each = senders.flatMap(({ chain, address }) =>
-    address.split(SENDERS_SEPARATOR).map((one) => ({ chain, address: one })),
+  const each = new Map(
+    senders.flatMap(({ chain, address }) =>
+      address.split(SENDERS_SEPARATOR).map((one) => [`${chain} ${one}`, { chain, address: one }] as const),
+    ),
   );
-  const verdicts = await Promise.all(each.map(({ chain, address }) => screen(chain, address)));
+  const verdicts = await Promise.all([...each.values()].map(({ chain, address }) => screen(chain, address)));
   if (verdicts.includes('hit')) return 'hit';
   return verdicts.includes('unknown') ? 'unknown' : 'clear';
 }

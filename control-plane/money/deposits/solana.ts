@@ -1,6 +1,7 @@
 // Reads Solana over JSON-RPC, with the commitment `finalized` alone: what is read is never reorganised. A block is a slot.
 import { z } from 'zod';
 import { DEPOSIT_ASSETS, type DepositAsset } from '../../../shared/api/deposit.ts';
+import { messageOf } from '../../../shared/errors.ts';
 import { TOKEN_DECIMALS } from './chains.ts';
 import {
   type AccountMark,
@@ -12,7 +13,7 @@ import {
   type ReadAccounts,
   SENDERS_SEPARATOR,
 } from './reader.ts';
-import { isNodeError, NO_ANSWER, type Rpc, RpcError } from './rpc.ts';
+import { isNodeError, isTooMany, NO_ANSWER, type Rpc, RpcError } from './rpc.ts';
 import type { ChainSettings } from './settings.ts';
 import { TOKEN_PROGRAM, tokenAccountOf } from './chain-addresses.ts';
 
@@ -39,7 +40,6 @@ const Amount = z
   .string()
   .regex(/^\d{1,20}$/)
   .transform(BigInt);
-const Balance = z.object({ value: z.object({ amount: Amount }) });
 const Accounts = z.object({
   context: z.object({ slot: Slot }),
   value: z.array(z.object({ data: z.tuple([z.base64(), z.string()]) }).nullable()),
@@ -110,7 +110,8 @@ export function openSolanaReader({ contracts }: Pick<ChainSettings, 'contracts'>
     balance: async (asset, address) => {
       const account = accountsOf(address).find((each) => each.asset === asset);
       if (account === undefined) return 0n;
-      return (await rpc.call('getTokenAccountBalance', [account.address, FINALIZED], Balance)).value.amount;
+      // Its owner may have closed the account, and then a node answers `getTokenAccountBalance` with an error.
+      return (await balancesOf([account], 0, rpc)).balances[0] ?? 0n;
     },
     isSanctioned: async () => null,
   };
@@ -150,8 +151,8 @@ async function obstacleOf(contracts: ChainSettings['contracts'], rpc: Rpc): Prom
  * So it is kept only if the account has no transaction after the range.
  */
 async function readAccounts(accounts: readonly Account[], asked: AskedAccounts, rpc: Rpc): Promise<ReadAccounts> {
-  const { range, marks, suspects, mayEnd } = asked;
-  const { slot, balances } = await balancesOf(accounts, range, rpc);
+  const { range, marks, suspects, isCatchUp, transactionsMax, mayEnd } = asked;
+  const { slot, balances } = await balancesOf(accounts, range.to, rpc);
   const read: ReadAccounts = { transfers: [], marks: [], isDone: true };
   let count = 0;
   const isOver = (): boolean => {
@@ -163,13 +164,19 @@ async function readAccounts(accounts: readonly Account[], asked: AskedAccounts, 
     // A token account is made by the first transfer to it, so most addresses have none. Its owner may close it later.
     const units = balances[i] ?? (mark === undefined ? undefined : 0n);
     if (units === undefined || (mark?.readTo ?? -1) >= range.to) continue;
+    const isBehind = mark !== undefined && mark.behind !== null;
+    if (isBehind !== isCatchUp) continue;
     if (mark?.units === units && !suspects.has(account.address)) continue;
     if (read.marks.length > 0 && isOver()) return { ...read, isDone: false };
+    let left = transactionsMax;
+    const mayLeave = (): boolean => {
+      left -= 1;
+      return isOver() || left <= 0;
+    };
     try {
-      const part = await readAccount(account, { mark, range, slot, units, isOver }, rpc);
+      const part = await readAccount(account, { mark, range, slot, units, mayLeave }, rpc);
       read.transfers.push(...part.transfers);
       read.marks.push(part.mark);
-      if (part.mark.readTo < range.to) return { ...read, isDone: false };
     } catch (error) {
       // Nodes limit the number of calls. What was read before is kept, so that the next tick has less to read.
       if (read.marks.length === 0 || !isNodeError(error)) throw error;
@@ -179,13 +186,13 @@ async function readAccounts(accounts: readonly Account[], asked: AskedAccounts, 
   return read;
 }
 
-/** The balances, and the slot from which they come. Null: there is no such account. A node that lacks the newest slot refuses to answer. */
+/** The balances, and the slot from which they come. Null: there is no such account. A node that lacks the slot `minSlot` refuses to answer. */
 async function balancesOf(
   accounts: readonly Account[],
-  { to }: BlockRange,
+  minSlot: number,
   rpc: Rpc,
 ): Promise<{ slot: number; balances: (bigint | null)[] }> {
-  const options = { ...FINALIZED, encoding: 'base64', dataSlice: BALANCE, minContextSlot: to };
+  const options = { ...FINALIZED, encoding: 'base64', dataSlice: BALANCE, minContextSlot: minSlot };
   const addresses = accounts.map(({ address }) => address);
   const { context, value } = await rpc.call('getMultipleAccounts', [addresses, options], Accounts);
   if (value.length !== accounts.length) throw new RpcError(NO_ANSWER, 'the node left out accounts');
@@ -204,38 +211,94 @@ interface ToRead {
   /** The slot of the balance, and the balance. */
   slot: number;
   units: bigint;
-  /** Asked after each transaction and each page. */
-  isOver(): boolean;
+  /** Asked between two transactions, and after each page. True: what is left is read later. */
+  mayLeave(): boolean;
 }
 
-/** Reads the transactions of an account from the newest one, or from where the mark says, to the oldest one that was not read. */
+/**
+ * Reads the transactions of an account from the newest one, or from where the mark says, to the oldest one that was not read. A transaction about
+ * which the node gives no answer keeps the account behind. The others count all the same.
+ */
 async function readAccount(
   account: Account,
-  { mark, range, slot, units, isOver }: ToRead,
+  { mark, range, slot, units, mayLeave }: ToRead,
   rpc: Rpc,
 ): Promise<{ transfers: FoundTransfer[]; mark: AccountMark }> {
   const { address, owner } = account;
   const readTo = mark?.readTo ?? range.from - 1;
+  const interrupted = mark?.behind?.before === null ? null : (mark?.behind ?? null);
+  const to = interrupted?.to ?? range.to;
+  let { before, failure } = interrupted ?? { before: null, failure: null };
   const transfers: FoundTransfer[] = [];
-  const unfinished = (before: string): AccountMark => ({ account: address, owner, units: null, readTo, before });
-  let before = mark?.before ?? null;
+  const markAt = (at: Pick<AccountMark, 'units' | 'readTo' | 'behind'>): AccountMark => ({
+    account: address,
+    owner,
+    ...at,
+  });
+  const hadFailed = mark?.behind?.hasFailed ?? false;
+  const unfinished = (at: string | null): AccountMark =>
+    markAt({ units: null, readTo, behind: { to, before: at, failure, hasFailed: hadFailed || failure !== null } });
   // A read that was interrupted does not see what has come after the range.
   let isLater = before !== null;
+  let isFirst = true;
   for (;;) {
-    const page = await signaturesOf(address, { before, slot }, rpc);
-    for (const { signature, slot: at, err } of page.filter((each) => each.slot > readTo)) {
-      isLater ||= at > range.to;
-      if (at > range.to || err !== null) continue;
-      transfers.push(...(await transfersIn(signature, account, rpc)));
-      if (isOver()) return { transfers, mark: unfinished(signature) };
+    const page = await answerOf(signaturesOf(address, { before, slot }, rpc), slot, rpc);
+    if ('failure' in page) {
+      ({ failure } = page);
+      return { transfers, mark: unfinished(null) };
     }
-    const last = page.at(-1);
-    if (last === undefined || page.length < SIGNATURES_PER_QUERY || last.slot <= readTo) break;
+    // The read was interrupted before a transaction that the node has listed. If it lists none now, it does not know where the read was interrupted.
+    if (page.answer.length === 0 && before !== null && before === interrupted?.before)
+      return { transfers, mark: unfinished(null) };
+    for (const { signature, slot: at, err } of page.answer.filter((each) => each.slot > readTo)) {
+      isLater ||= at > to;
+      if (at > to || err !== null) continue;
+      if (!isFirst && mayLeave()) return { transfers, mark: unfinished(before) };
+      const asking = answerOf(transfersIn(signature, account, rpc), slot, rpc);
+      const part = await (isFirst ? asking : unlessNodeFails(asking));
+      if (part === undefined) return { transfers, mark: unfinished(before) };
+      isFirst = false;
+      if ('failure' in part) ({ failure } = part);
+      else transfers.push(...part.answer);
+      before = signature;
+    }
+    const last = page.answer.at(-1);
+    if (last === undefined || page.answer.length < SIGNATURES_PER_QUERY || last.slot <= readTo) break;
     before = last.signature;
-    if (isOver()) return { transfers, mark: unfinished(before) };
+    // The last one is left too, so that the next page is never empty.
+    if (mayLeave()) return { transfers, mark: unfinished(page.answer.at(-2)?.signature ?? null) };
   }
-  const read = { units: isLater ? null : units, readTo: range.to, before: null };
-  return { transfers, mark: { account: address, owner, ...read } };
+  if (failure !== null) return { transfers, mark: unfinished(null) };
+  const behind = to < range.to ? { to: range.to, before: null, failure: null, hasFailed: hadFailed } : null;
+  return { transfers, mark: markAt({ units: isLater ? null : units, readTo: to, behind }) };
+}
+
+/**
+ * Resolves with the answer of the node. If it has none to this question, but answers another one from the same slot, resolves with what it said.
+ * @throws OutboundError, RpcError if the node answers nothing now, or refuses calls because there were too many
+ */
+async function answerOf<T>(asked: Promise<T>, slot: number, rpc: Rpc): Promise<{ answer: T } | { failure: string }> {
+  try {
+    return { answer: await asked };
+  } catch (error) {
+    if (!isNodeError(error) || isTooMany(error)) throw error;
+    const isAlive = await rpc.call('getSlot', [{ ...FINALIZED, minContextSlot: slot }], Slot).then(
+      () => true,
+      () => false,
+    );
+    if (!isAlive) throw error;
+    return { failure: messageOf(error) };
+  }
+}
+
+/** Undefined if the node answers nothing now. What was read of the account before is kept then, so that the next tick goes on there. */
+async function unlessNodeFails<T>(asked: Promise<T>): Promise<T | undefined> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (!isNodeError(error)) throw error;
+    return undefined;
+  }
 }
 
 /** A page of the transactions of an account, the newest first. A node that lacks the slot of the balance refuses to answer. */

@@ -4,6 +4,7 @@ import type { Log } from '../../../shared/log.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import type { Ledger } from '../ledger/ledger.ts';
+import { isBehind } from './accounts-store.ts';
 import { centsOfUnits, tokenText } from './chains.ts';
 import { findChain } from './chains-store.ts';
 import { doubtAbout, type NodesOf } from './confirm.ts';
@@ -53,7 +54,7 @@ export async function driveDeposit(id: string, deps: StepDeps): Promise<void> {
     await tx.lock('deposit', id);
     const now = await factsOf(tx, id, deps);
     if (now === undefined) return;
-    const again = planOf(now);
+    const again = planOf('transfers' in plan ? { ...now, transfers: onlyKnown(now.transfers, facts) } : now);
     // The facts have changed. The deposit stays due, and the next drive plans with the new facts.
     if (!isSame(plan, again)) return;
     await apply(tx, now.deposit, { plan: again, answer, nowMs: clock.now() }, deps);
@@ -141,19 +142,25 @@ async function factsOf(query: Query, id: string, { toleranceUnits }: StepDeps): 
   const deposit = await findDeposit(query, id);
   if (deposit === undefined) return undefined;
   const transfers = await transfersOf(query, id);
-  return { deposit, transfers, chain: await findChain(query, deposit.chain), toleranceUnits };
+  const chain = await findChain(query, deposit.chain);
+  const { head_number, final_ms } = chain ?? { head_number: null, final_ms: null };
+  const isOver = final_ms !== null && final_ms > deposit.expires_ms && final_ms <= deposit.watched_until_ms;
+  // The chain is read first: the transaction that moves its final block also stores which accounts are behind.
+  const mustWait = isOver && (await isBehind(query, deposit.chain, deposit.address));
+  return { deposit, transfers, chain: { head_number, final_ms: mustWait ? null : final_ms }, toleranceUnits };
 }
 
 async function askAbout(plan: Plan, deposit: Deposit, { nodesOf, screen }: StepDeps): Promise<Answer> {
   if (plan.kind === 'settle') return { doubt: await doubtAbout(deposit, plan.transfers, nodesOf) };
   if (plan.kind !== 'screen') return {};
-  const senders = [...new Set(plan.transfers.map((transfer) => transfer.from_address))];
-  return {
-    verdict: await screenAll(
-      screen,
-      senders.map((address) => ({ chain: deposit.chain, address })),
-    ),
-  };
+  const senders = plan.transfers.map(({ from_address: address }) => ({ chain: deposit.chain, address }));
+  return { verdict: await screenAll(screen, senders) };
+}
+
+/** Transfers that came after the plan are left to the next one. Otherwise a stranger who goes on sending tiny ones would make each plan stale. */
+function onlyKnown(transfers: readonly Transfer[], before: Facts): Transfer[] {
+  const known = new Set(before.transfers.map(({ id }) => id));
+  return transfers.filter(({ id }) => known.has(id));
 }
 
 function isSame(plan: Plan, again: Plan): boolean {

@@ -23,7 +23,7 @@ import {
   type SeenLease,
   takeLease,
 } from '../../base/db/lease.ts';
-import { readPass } from './account-pass.ts';
+import { logFailures, readPass } from './account-pass.ts';
 import { setMark } from './accounts-store.ts';
 import { CHAINS } from './chains.ts';
 import * as chains from './chains-store.ts';
@@ -78,7 +78,7 @@ interface Reading {
   headFound: FoundTransfer[];
   depositOf: ReadonlyMap<string, string>;
   /** Null on a chain that is read in ranges of blocks, or if nothing was read. */
-  accounts: { marks: AccountMark[]; pass: chains.Pass | null } | null;
+  accounts: { marks: AccountMark[]; known: readonly AccountMark[]; pass: chains.Pass | null } | null;
 }
 
 export function openWatcher(watched: Watched, deps: WatchDeps): Watcher {
@@ -200,8 +200,9 @@ async function readAccounts(
   if (before.pass === null && tip.number <= final.number)
     return { ...stay, finalFound: [], depositOf: new Map(), accounts: null };
   const begun = before.pass ?? { number: tip.number, ms: tip.ms, after: '' };
-  const { transfers, marks, pass, depositOf } = await readPass({ chain, reader, final, pass: begun, isLate }, { db });
-  const read = { ...stay, finalFound: transfers, depositOf, accounts: { marks, pass } };
+  const asked = { chain, reader, final, pass: begun, isLate };
+  const { transfers, depositOf, pass, ...marks } = await readPass(asked, { db });
+  const read = { ...stay, finalFound: transfers, depositOf, accounts: { ...marks, pass } };
   if (pass !== null) return read;
   const { number, ms } = begun;
   const hash = (await reader.block(number))?.hash;
@@ -276,20 +277,20 @@ async function store(
   held: Held,
   reading: Reading,
   { chain }: Watched,
-  { db, clock, ids, nudge }: WatchDeps,
+  { db, clock, ids, log, nudge }: WatchDeps,
 ): Promise<void> {
-  const { before, final, branch, finalFound, headFound } = reading;
-  await db.tx('deposits.read', async (tx) => {
+  const { before, final, branch, finalFound, headFound, accounts, depositOf } = reading;
+  const isStored = await db.tx('deposits.read', async (tx) => {
     await tx.lock('deposit_chain', chain);
-    if (!(await isHeld(tx, held))) return;
+    if (!(await isHeld(tx, held))) return false;
     const row = await chains.findChain(tx, chain);
     // Another process has read further, or the operator has rewound the chain.
-    if (row?.final_number !== before.final.number || row.final_hash !== before.final.hash) return;
-    if (row.head_number !== before.head.number || row.pass_number !== (before.pass?.number ?? null)) return;
+    if (row?.final_number !== before.final.number || row.final_hash !== before.final.hash) return false;
+    if (row.head_number !== before.head.number || row.pass_number !== (before.pass?.number ?? null)) return false;
     const touched = new Set<string>();
     const note = async (found: readonly FoundTransfer[], isFinal: boolean): Promise<void> => {
       for (const transfer of found) {
-        const depositId = reading.depositOf.get(transfer.to);
+        const depositId = depositOf.get(transfer.to);
         if (depositId === undefined) continue;
         const id = ids.prefixed('deptx');
         if (await upsertTransfer(tx, { id, depositId, chain, found: transfer, isFinal })) touched.add(depositId);
@@ -300,9 +301,11 @@ async function store(
     for (const id of await orphan(tx, chain, { above: before.final.number, upTo: final.number })) touched.add(id);
     await note(headFound, false);
     await keepCursors(tx, chain, reading, clock.now());
-    if (reading.accounts !== null) await keepAccounts(tx, chain, reading.accounts);
+    if (accounts !== null) await keepAccounts(tx, chain, accounts);
     await wake(tx, { chain, finalMs: final.ms, touched: [...touched] }, clock.now());
+    return true;
   });
+  if (isStored && accounts !== null) logFailures({ chain, log }, { ...accounts, depositOf });
   nudge();
 }
 

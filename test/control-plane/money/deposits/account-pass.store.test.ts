@@ -274,6 +274,45 @@ test('a node that refuses many calls at once is read in several ticks', async ()
   expect([...refusals].filter((text) => !text.includes('too many requests'))).toEqual([]);
 });
 
+describe('accounts that are behind', () => {
+  const TURN = 20;
+  const SHARED = 200;
+  const DUSTY = [0, 1, 299];
+  const dust = (count: number): void => {
+    for (const i of DUSTY) for (let n = 0; n < count; n += 1) send(i, 1n);
+  };
+  const counts = async (): Promise<number[]> => Promise.all(DUSTY.map(async (i) => (await found(i)).length));
+
+  test('share what is left of a tick, and make no other account wait', async () => {
+    dust(300);
+    send(150, 7n);
+    node.calls = [];
+    await watcher.tick();
+    const share = Math.floor(SHARED / DUSTY.length);
+    expect(await counts()).toEqual(DUSTY.map(() => TURN + share));
+    expect(node.calls.filter((method) => method === 'getTransaction')).toHaveLength(3 * (TURN + share) + 1);
+    expect([await found(150), (await row())?.final_number]).toEqual([[7n], node.slot]);
+    for (let tick = 0; tick < 6; tick += 1) {
+      send(tick === 2 ? 1 : 2, 9n);
+      await watcher.tick();
+    }
+    expect(await counts()).toEqual([300, 301, 300]);
+    expect((await found(2)).length).toBe(5);
+  });
+
+  test('each have their turn at a node that answers about one of them in a tick', async () => {
+    dust(100);
+    await watcher.tick();
+    const before = await counts();
+    node.callMs = 9_000;
+    for (let tick = 0; tick < 6; tick += 1) {
+      node.slot += 1;
+      await watcher.tick();
+    }
+    expect(await counts()).toEqual(before.map((count) => count + 2));
+  });
+});
+
 describe('a rewind', () => {
   const rewindTo = (number: number) => {
     const { ledger, events } = world.rooms;

@@ -134,7 +134,7 @@ describe('a query for transfers', () => {
     expect(filters).toEqual([]);
   });
 
-  test('that the node refuses is halved until a single block, and no answer at all is not halved', async () => {
+  test('that the node refuses is halved until a single block; no answer and too many calls do not halve it', async () => {
     const widest = (blocks: number, code = -32_005): void => {
       answers['eth_getLogs'] = ([filter]) => {
         const { fromBlock, toBlock } = filter as (typeof filters)[number];
@@ -150,10 +150,12 @@ describe('a query for transfers', () => {
     widest(0);
     await expect(open().transfers({ from: 10, to: 11 }, [OWNER])).rejects.toThrow('too wide');
     expect(ranges()).toEqual(['10-11', '10-10']);
-    filters.length = 0;
-    widest(0, NO_ANSWER);
-    await expect(open().transfers({ from: 10, to: 15 }, [OWNER])).rejects.toThrow('too wide');
-    expect(ranges()).toEqual(['10-15']);
+    for (const code of [NO_ANSWER, 429]) {
+      filters.length = 0;
+      widest(0, code);
+      await expect(open().transfers({ from: 10, to: 15 }, [OWNER])).rejects.toThrow('too wide');
+      expect(ranges()).toEqual(['10-15']);
+    }
   });
 });
 
@@ -254,10 +256,12 @@ describe('a node that the watcher must not believe', () => {
   });
 
   test('fails for another reason than its contract, and is asked for no contract that is not configured', async () => {
-    answers['eth_call'] = () => {
-      throw new Error('connect ECONNREFUSED');
-    };
-    await expect(open().obstacle()).rejects.toThrow('ECONNREFUSED');
+    for (const error of [new Error('connect ECONNREFUSED'), new RpcError(429, 'too many requests')]) {
+      answers['eth_call'] = () => {
+        throw error;
+      };
+      await expect(open().obstacle()).rejects.toThrow(error.message);
+    }
     expect(await open({ contracts: {} }).obstacle()).toBeUndefined();
   });
 });

@@ -159,12 +159,47 @@ const stateOf = async (): Promise<Deposit | undefined> => findDeposit(world.db.r
 test('a deposit is not settled with a transfer that came while the others were confirmed', async () => {
   await note(paid('0xa', 25_000_000n));
   const steps = stepsWith([paid('0xa', 25_000_000n)], () => note(paid('0xb', 1_000_000n)));
-  for (const status of ['detected', 'confirming', 'confirming', 'confirming']) {
+  for (const status of ['detected', 'confirming', 'settled', 'screening', 'credited', 'credited', 'credited']) {
     await driveDeposit(deposit.id, steps);
     expect((await stateOf())?.status).toBe(status);
   }
-  expect((await stateOf())?.note).toContain('another result of the transaction 0xb');
+  expect(await stateOf()).toMatchObject({
+    credited_cents: 2_500,
+    note: expect.stringContaining('another result of the transaction 0xb'),
+  });
 });
+
+test.each([
+  ['in time', 0],
+  ['too late', 1],
+])(
+  'a deposit is credited although a stranger sends a tiny transfer %s at each look at the chain',
+  async (_when, late) => {
+    await note(paid('0xa', 25_000_000n));
+    const dust: FoundTransfer[] = [];
+    const dusty = async (): Promise<void> => {
+      const ms = late === 0 ? world.clock.now() : deposit.expires_ms + 1;
+      const tiny = { ...paid(`0xdust${dust.length}`, 1n), block: { ...block(7), ms } };
+      dust.push(tiny);
+      await note(tiny);
+    };
+    const steps = stepsWith([], async () => undefined);
+    const node: ChainReader = {
+      ...reader([]),
+      transfersOf: async (txHash) => {
+        await dusty();
+        return [paid('0xa', 25_000_000n), ...dust].filter((each) => each.txHash === txHash);
+      },
+    };
+    const screen = async (): Promise<'clear'> => {
+      await dusty();
+      return 'clear';
+    };
+    const asked = { ...steps, screen, nodesOf: () => ({ first: node, second: null }) };
+    for (let i = 0; i < 20; i += 1) await driveDeposit(deposit.id, asked);
+    expect((await stateOf())?.credited_cents).toBe(2_500);
+  },
+);
 
 /** What the operator does when a node was on a fork. */
 async function rewindTo(number: number): Promise<void> {

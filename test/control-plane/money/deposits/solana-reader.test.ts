@@ -109,38 +109,18 @@ describe('a transaction on Solana', () => {
   });
 });
 
-describe('a node of Solana', () => {
-  const mint = (owner: string, decimals: number) => ({
-    value: { owner, data: { parsed: { type: 'mint', info: { decimals } } } },
-  });
-  const getGenesisHash = '5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d';
-
-  test.each([
-    ['of another network', { getGenesisHash: 'devnet' }, 'the network devnet'],
-    [
-      'with a mint of the newer program',
-      { getGenesisHash, getAccountInfo: mint(NEWER_PROGRAM, 6) },
-      'none of the token program',
-    ],
-    ['with a mint of other decimals', { getGenesisHash, getAccountInfo: mint(TOKEN_PROGRAM, 9) }, '9 decimals'],
-    ['without the mint', { getGenesisHash, getAccountInfo: { value: null } }, 'none of the token program'],
-  ])('%s is an obstacle', async (_what, answers, reason) => {
-    expect(await readerOf(answers).obstacle()).toContain(reason);
-  });
-
-  test('of the main network with the mint is none', async () => {
-    expect(await readerOf({ getGenesisHash, getAccountInfo: mint(TOKEN_PROGRAM, 6) }).obstacle()).toBeUndefined();
-  });
-});
-
 describe('a token account', () => {
   /** One transaction in each slot up to `tip`. The balance comes from the slot `balanceSlot`. */
   interface Node {
     tip: number;
     balanceSlot: number;
     balance: bigint | null;
-    /** The transaction at which the node fails. */
+    /** The transaction about which the node gives no answer. */
     failsAt?: string;
+    /** After this number of calls, the node refuses everything. */
+    callsMax?: number;
+    /** After this number of transactions, the node refuses all others, and answers all other calls. */
+    transactionsMax?: number;
   }
   let node: Node;
   let calls: string[];
@@ -157,6 +137,11 @@ describe('a token account', () => {
     return data.toString('base64');
   };
   const answer = (method: string, params: readonly unknown[]): unknown => {
+    if (calls.length >= (node.callsMax ?? Infinity)) throw new RpcError(-1, 'too many requests');
+    if (method === 'getSlot') {
+      calls.push(`slot of a node at ${(params[0] as { minContextSlot: number }).minContextSlot}`);
+      return node.tip;
+    }
     if (method === 'getMultipleAccounts') {
       calls.push('balances');
       const value = (params[0] as string[]).map(() =>
@@ -167,12 +152,14 @@ describe('a token account', () => {
     if (method === 'getSignaturesForAddress') {
       const { before = `s${node.tip + 1}`, minContextSlot } = params[1] as { before?: string; minContextSlot: number };
       calls.push(`page before ${before} of a node at ${minContextSlot}`);
-      const newest = Number(before.slice(1)) - 1;
+      const newest = before === 'unknown' ? 0 : Number(before.slice(1)) - 1;
       const count = Math.min(1_000, newest);
       return Array.from({ length: count }, (_, i) => ({ signature: `s${newest - i}`, slot: newest - i, err: null }));
     }
     const signature = String(params[0]);
-    if (signature === node.failsAt) throw new RpcError(-1, 'too many requests');
+    if (calls.filter((call) => /^s\d/.test(call)).length >= (node.transactionsMax ?? Infinity))
+      throw new RpcError(429, 'too many requests of one kind');
+    if (signature === node.failsAt) throw new RpcError(-1, 'history is not available');
     calls.push(signature);
     return { slot: Number(signature.slice(1)), blockTime: 1, meta, transaction: { message: { accountKeys } } };
   };
@@ -181,16 +168,24 @@ describe('a token account', () => {
     close: async () => {},
   };
   const reader = openSolanaReader({ contracts: { usdc } }, rpc);
+  interface ToRead {
+    mark: AccountMark;
+    suspects: string[];
+    owners: string[];
+    transactionsMax: number;
+  }
   const OTHER = '9Yg2yYcvyc6XGFhWVtiHkWNjCG3JjqjKL3ZmKZ7e3dHr';
   const read = (
     [from, to]: [number, number],
-    { mark, suspects = [], owners = [OWNER] }: { mark?: AccountMark; suspects?: string[]; owners?: string[] } = {},
+    { mark, suspects = [], owners = [OWNER], transactionsMax = 1_000 }: Partial<ToRead> = {},
   ): Promise<ReadAccounts> =>
     reader.accounts({
       range: { from, to },
       addresses: owners,
       marks: new Map(mark === undefined ? [] : [[mark.account, mark]]),
       suspects: new Set(suspects),
+      isCatchUp: (mark?.behind ?? null) !== null,
+      transactionsMax,
       mayEnd: () => isOver(),
     });
   const markOf = (patch: Partial<AccountMark> = {}): AccountMark => ({
@@ -198,8 +193,12 @@ describe('a token account', () => {
     owner: OWNER,
     units: 40n,
     readTo: 1_000,
-    before: null,
+    behind: null,
     ...patch,
+  });
+  const behindAt = (to: number, before: string | null, failure: string | null = null): Partial<AccountMark> => ({
+    units: null,
+    behind: { to, before, failure, hasFailed: failure !== null },
   });
 
   test('is read from its newest transaction to the oldest of the range, over pages', async () => {
@@ -207,7 +206,7 @@ describe('a token account', () => {
     expect(transfers.map(({ block }) => block.number)).toEqual([2_000, 1_999]);
     expect([marks, isDone]).toEqual([[markOf({ readTo: 2_000 })], true]);
     node = { ...node, tip: 1_100, balanceSlot: 1_100 };
-    const other = await read([100, 1_100], { mark: markOf({ units: 0n, readTo: 99, before: 's102' }) });
+    const other = await read([100, 1_100], { mark: markOf({ ...behindAt(1_100, 's102'), readTo: 99 }) });
     expect(other.transfers.map(({ block }) => block.number)).toEqual([101, 100]);
   });
 
@@ -251,22 +250,51 @@ describe('a token account', () => {
 
   test('with very many transactions is read in parts, which lose none', async () => {
     const first = await read([1_701, 2_000]);
-    expect(first).toMatchObject({ isDone: false, marks: [markOf({ units: null, readTo: 1_700, before: 's1801' })] });
+    expect(first).toMatchObject({ isDone: true, marks: [markOf({ ...behindAt(2_000, 's1801'), readTo: 1_700 })] });
     const second = await read([1_701, 2_000], { mark: first.marks[0] as AccountMark });
     expect(second).toMatchObject({ isDone: true, marks: [markOf({ units: null, readTo: 2_000 })] });
     const slots = [...first.transfers, ...second.transfers].map(({ block }) => block.number);
     expect(slots).toEqual(Array.from({ length: 300 }, (_, i) => 2_000 - i));
   });
 
+  test('with more transactions than its turn allows is behind, and the next one has its turn', async () => {
+    const { transfers, marks, isDone } = await read([1_997, 2_000], { owners: [OWNER, OTHER], transactionsMax: 3 });
+    const both = [markOf(), markOf({ account: tokenAccountOf(OTHER, usdc), owner: OTHER })];
+    expect(marks).toEqual(both.map((mark) => ({ ...mark, ...behindAt(2_000, 's1998'), readTo: 1_996 })));
+    expect([transfers.length, isDone]).toEqual([3, true]);
+    const exactly = await read([1_998, 2_000], { transactionsMax: 3 });
+    expect(exactly.marks).toEqual([markOf({ readTo: 2_000 })]);
+  });
+
+  test('that is behind is read to the end of the range in which it fell behind, and then further', async () => {
+    node = { ...node, tip: 2_050, balanceSlot: 2_050 };
+    const mark = markOf({ ...behindAt(2_000, 's1999'), readTo: 1_997 });
+    const first = await read([2_001, 2_050], { mark });
+    expect(first.transfers.map(({ block }) => block.number)).toEqual([1_998]);
+    expect(first.marks).toEqual([markOf({ ...behindAt(2_050, null), readTo: 2_000 })]);
+    const second = await read([2_001, 2_050], { mark: first.marks[0] as AccountMark });
+    expect(second.transfers).toHaveLength(50);
+    expect(second.marks).toEqual([markOf({ readTo: 2_050 })]);
+  });
+
+  // A node that has forgotten a transaction, or never had it, lists nothing before it and says no word about that.
+  test('is read again from its newest transaction if the node does not know the one at which the read was interrupted', async () => {
+    const mark = markOf({ ...behindAt(2_000, 'unknown'), readTo: 1_997 });
+    const first = await read([2_001, 2_001], { mark });
+    expect([first.transfers, first.marks]).toEqual([[], [{ ...mark, ...behindAt(2_000, null) }]]);
+    const second = await read([2_001, 2_001], { mark: first.marks[0] as AccountMark });
+    expect([second.transfers.length, second.marks]).toEqual([3, [markOf({ readTo: 2_001 })]]);
+  });
+
   test('is left when the time is over, after one transaction at least', async () => {
     isOver = () => true;
     const { transfers, marks, isDone } = await read([1_001, 2_000]);
-    expect([transfers.length, isDone]).toEqual([1, false]);
-    expect(marks).toEqual([markOf({ units: null, before: 's2000' })]);
+    expect([transfers.length, isDone]).toEqual([1, true]);
+    expect(marks).toEqual([markOf(behindAt(2_000, 's2000'))]);
     const later = markOf({ readTo: 100 });
     node.tip = 5_000;
     expect((await read([101, 200], { mark: { ...later, units: 1n } })).marks).toEqual([
-      markOf({ units: null, readTo: 100, before: 's4001' }),
+      markOf({ ...behindAt(200, 's4002'), readTo: 100 }),
     ]);
   });
 
@@ -277,15 +305,64 @@ describe('a token account', () => {
     expect([marks, isDone]).toEqual([[markOf({ readTo: 2_000 })], false]);
   });
 
-  test('at which the node fails leaves what was read before as it is', async () => {
-    node.failsAt = 's2000';
+  test('is left as it is if the node refuses all calls', async () => {
+    node.callsMax = 1;
     await expect(read([2_000, 2_000], { owners: [OWNER, OTHER] })).rejects.toThrow('too many requests');
-    const asked: ReadAccounts = await read([1_999, 2_000], {
-      owners: [OWNER, OTHER],
-      mark: markOf({ units: null, readTo: 1_998, before: 's2000' }),
-    });
-    expect(asked).toMatchObject({ isDone: false, marks: [markOf({ units: null, readTo: 2_000 })] });
+    calls = [];
+    node.callsMax = 3;
+    const asked = await read([2_000, 2_000], { owners: [OWNER, OTHER] });
+    expect(asked).toMatchObject({ isDone: false, marks: [markOf({ readTo: 2_000 })] });
     expect(asked.transfers).toHaveLength(1);
+  });
+
+  // Many nodes limit the calls of each kind. Such a refusal says nothing about the transaction.
+  test('is read to its end by a node that refuses most transactions of a tick', async () => {
+    node.transactionsMax = 4;
+    let mark: AccountMark | undefined;
+    const slots: number[] = [];
+    for (let tick = 0; tick < 3; tick += 1) {
+      calls = [];
+      const { transfers, marks } = await read([1_991, 2_000], { ...(mark !== undefined && { mark }) });
+      slots.push(...transfers.map(({ block }) => block.number));
+      [mark] = marks;
+    }
+    expect(slots).toEqual([2_000, 1_999, 1_998, 1_997, 1_996, 1_995, 1_994, 1_993, 1_992, 1_991]);
+    expect(mark).toMatchObject({ readTo: 2_000, behind: null });
+  });
+
+  test('that a node refuses in the middle keeps what was read, and the next one waits for the next tick', async () => {
+    node.transactionsMax = 2;
+    const { transfers, marks, isDone } = await read([1_991, 2_000], { owners: [OWNER, OTHER] });
+    expect([transfers.length, isDone]).toEqual([2, false]);
+    expect(marks).toEqual([markOf({ ...behindAt(2_000, 's1999'), readTo: 1_990 })]);
+  });
+
+  const NO_HISTORY = 'history is not available';
+
+  test('with a transaction about which the node gives no answer is behind, and its other transactions count', async () => {
+    node.failsAt = 's1999';
+    const { transfers, marks, isDone } = await read([1_998, 2_000], { owners: [OWNER, OTHER] });
+    expect(transfers.map(({ to, block }) => [to, block.number])).toEqual([
+      [OWNER, 2_000],
+      [OWNER, 1_998],
+    ]);
+    expect(marks[0]).toEqual(markOf({ ...behindAt(2_000, null, NO_HISTORY), readTo: 1_997 }));
+    expect([marks.length, isDone]).toEqual([2, true]);
+    expect(calls).toContain('slot of a node at 2000');
+    const again = await read([2_001, 2_001], { mark: marks[0] as AccountMark });
+    expect(again.marks).toEqual([markOf({ ...behindAt(2_001, null, NO_HISTORY), readTo: 1_997 })]);
+    delete node.failsAt;
+    const mended = await read([2_001, 2_001], { mark: again.marks[0] as AccountMark });
+    expect([mended.transfers.length, mended.marks]).toEqual([3, [markOf({ readTo: 2_001 })]]);
+  });
+
+  test('that is read in parts stays behind if one part has a transaction without an answer', async () => {
+    node.failsAt = 's2000';
+    const first = await read([1_997, 2_000], { transactionsMax: 2 });
+    expect(first.marks).toEqual([markOf({ ...behindAt(2_000, 's1999', NO_HISTORY), readTo: 1_996 })]);
+    const second = await read([2_001, 2_001], { mark: first.marks[0] as AccountMark });
+    expect(second.marks).toEqual([markOf({ ...behindAt(2_000, null, NO_HISTORY), readTo: 1_996 })]);
+    expect(second.transfers.map(({ block }) => block.number)).toEqual([1_998, 1_997]);
   });
 
   test('without data holds nothing', async () => {
@@ -298,7 +375,8 @@ describe('a token account', () => {
         ),
       close: async () => {},
     };
-    const asked = { addresses: [OWNER], marks: new Map(), suspects: new Set<string>(), mayEnd: () => false };
+    const all = { isCatchUp: false, transactionsMax: 1, mayEnd: () => false };
+    const asked = { addresses: [OWNER], marks: new Map(), suspects: new Set<string>(), ...all };
     const found = await openSolanaReader({ contracts: { usdc } }, empty).accounts({
       ...asked,
       range: { from: 2_000, to: 2_000 },

@@ -1,7 +1,7 @@
 // Deposits on Solana: addresses come from an imported list, and every way to pay ends in its status.
 import { findAssociatedTokenPda, TOKEN_PROGRAM_ADDRESS } from '@solana-program/token';
 import { address as readAddress } from '@solana/kit';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { ChainSettings } from '../../../../control-plane/money/deposits/settings.ts';
 import { readSolanaAddress, tokenAccountOf } from '../../../../control-plane/money/deposits/chain-addresses.ts';
 import type { Deposit } from '../../../../control-plane/money/deposits/store.ts';
@@ -162,6 +162,15 @@ describe('the imported addresses', () => {
     await expect(deposits.create({ chain: 'solana' })).rejects.toMatchObject({ code: 'deposit_addresses_exhausted' });
     const { data } = await operator.ask('GET', '/admin/deposits/addresses?family=solana');
     expect(data).toMatchObject(pool.map((address, index) => ({ index, address, deposit_id: used[index]?.id })));
+  });
+
+  test('and the sanctioned ones let other work go on while a long list is checked', async () => {
+    const addresses = await Promise.all(Array.from({ length: 1_000 }, () => chain.newAddress()));
+    const turns = vi.spyOn(deposits.world.clock, 'nextTurn');
+    expect(await importAll(addresses)).toEqual({ imported: 1_000 });
+    const ofImport = turns.mock.calls.length;
+    await operator.ask('POST', '/admin/deposits/screening', { source: 'x', addresses });
+    expect([ofImport >= 10, turns.mock.calls.length - ofImport >= 10]).toEqual([true, true]);
   });
 
   test('that are retired are given to no deposit, and are not imported again', async () => {
