@@ -76,7 +76,7 @@ export const SCHEMA: RoomMigrations[] = ROOMS.map((room) => ({
 })).filter(({ directory }) => existsSync(directory));
 
 const LEASE = 'primary';
-const NOT_RELEASED = 'the lease was not released';
+const NOT_RELEASED = 'a lease was not released: another control plane can take over only when it runs out';
 
 export interface Foundation {
   db: Db;
@@ -170,7 +170,10 @@ function openLoss(log: Log): { lose(why: string): void; onLost: Foundation['onLo
       isLost = true;
       whenLost();
     },
-    onLost: (fn) => (isLost ? fn() : (whenLost = fn)),
+    onLost: (fn) => {
+      if (isLost) fn();
+      else whenLost = fn;
+    },
   };
 }
 
@@ -324,7 +327,9 @@ async function serveBeside(db: PostgresDb, membership: Held, deps: EnterDeps): P
   return {
     epoch: () => held?.epoch ?? 0,
     primary: () => following?.primary() ?? 'unknown',
-    onPrimary: (fn) => void (following = follow(fn)),
+    onPrimary: (fn) => {
+      following = follow(fn);
+    },
     stay,
     leave: async () => {
       await stay();

@@ -85,8 +85,14 @@ export async function forgetOld(
     // Another room is first in each hour, so that a long backlog of one does not use up the time of all others. For the same reason, what cannot be
     // deleted keeps nothing else from being deleted.
     const turn = Math.floor(clock.now() / FORGET_PERIOD_MS) % Math.max(1, forgets.length);
-    for (const { what, run } of [...forgets.slice(turn), ...forgets.slice(0, turn)])
-      gone[what] = await run(signal).catch((error: unknown) => (failures.push(error), 0));
+    for (const { what, run } of [...forgets.slice(turn), ...forgets.slice(0, turn)]) {
+      try {
+        gone[what] = await run(signal);
+      } catch (error) {
+        gone[what] = 0;
+        failures.push(error);
+      }
+    }
     log.debug(gone, 'old rows were deleted');
     throwAll(failures);
   } finally {

@@ -60,7 +60,7 @@ async function serve(options: { config?: string }): Promise<void> {
     void house.close().then(
       () => process.exit(0),
       (error: unknown) => {
-        log.error({ err: error }, 'stopping failed');
+        log.error({ err: error }, 'the control plane could not stop in order, and ends now');
         process.exit(1);
       },
     );

@@ -2,7 +2,8 @@
 import type { Duplex } from 'node:stream';
 import type { Peer } from './base/http/peers.ts';
 import type { Link } from './fleet/link/link.ts';
-import { openPeerStreams, type PeerPort } from './fleet/link/peer-streams.ts';
+import { openPeerStreams } from './fleet/link/peer-streams.ts';
+import type { PeerPort } from './fleet/link/peer-wire.ts';
 import type { Foundation } from './foundation.ts';
 import type { PortStreams } from './rental/edge/port-streams.ts';
 import type { Core } from './settings.ts';

@@ -69,9 +69,16 @@ export function followPrimary(db: Db, deps: FollowDeps): Following {
       await deps.onTaken(held);
       isPrimary = true;
     } catch (error) {
-      log.error({ err: error }, 'it could not become the primary');
+      log.error({ err: error }, 'this control plane could not become the primary, and ends');
       // Another one must not wait until the lease times out. If the database is away, this ends when the lease was not renewed for too long.
-      await deps.giveBack().catch((cause: unknown) => log.warn({ err: cause }, 'the lease was not released'));
+      await deps
+        .giveBack()
+        .catch((cause: unknown) =>
+          log.warn(
+            { err: cause },
+            'a lease was not released: another control plane can take over only when it runs out',
+          ),
+        );
       lose(`it could not become the primary: ${messageOf(error)}`);
     }
   };
@@ -115,14 +122,20 @@ function openFinder(db: Db, { clock, log, peerUrl }: FollowDeps): Finder {
   /** When this holder was first seen. */
   let sinceMs = 0;
   let hasComplained = false;
-  const forget = (): void => void ([holder, primary] = [undefined, 'unknown']);
+  const forget = (): void => {
+    holder = undefined;
+    primary = 'unknown';
+  };
   return {
     primary: () => primary,
     forget,
     find: async (seen) => {
       if (seen === undefined || isFree(seen)) return forget();
       if (seen.holder === holder && primary !== 'unknown') return;
-      if (seen.holder !== holder) [sinceMs, hasComplained] = [clock.monotonicMs(), false];
+      if (seen.holder !== holder) {
+        sinceMs = clock.monotonicMs();
+        hasComplained = false;
+      }
       holder = seen.holder;
       const url = await addressOf(db, holder);
       if (url !== undefined && url !== peerUrl) {

@@ -19,7 +19,7 @@ export function assertHead({ httpVersion, headers, rawHeaders, url = '' }: Incom
   const bytes = rawHeaders.reduce((sum, text) => sum + text.length, url.length);
   // A secondary has counted the bytes of the client. A stranger who claims to be one gets no more than a refusal of another kind.
   const bytesMax = headers[PASSED_ON] === undefined ? HEADER_BYTES_MAX : HEADER_BYTES_MAX + ADDED_BYTES_MAX;
-  if (bytes < bytesMax) return;
+  if (bytes <= bytesMax) return;
   close();
   throw headersTooLarge();
 }

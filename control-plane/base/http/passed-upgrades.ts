@@ -1,4 +1,11 @@
-// Upgrades that a secondary passes on to the primary. Once the primary has agreed, bytes go both ways unread.
+// Upgrades that a secondary passes on to the primary. Example: a host opens its link, and its connection leads to a secondary.
+//
+//   1. The head of the upgrade goes to the primary (`primary-requests.ts`).
+//   2. The answer must show the word that only the primary can open (`peers.ts`). It goes to the client without that word.
+//   3. If the primary has agreed (101), bytes go both ways unread until one side ends. Otherwise the connection of the client ends with the answer.
+//   4. The connection counts against the address of the client until the primary has certainly authenticated the client (PROVEN_MS).
+//
+// If no answer comes, or another server answers, the client gets the refusal of `unserved.ts`.
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -9,6 +16,7 @@ import { endToEnd, pairs, type RawHeaders } from './hop-headers.ts';
 import { isOpened, OPENED, type Peer } from './peers.ts';
 import type { PrimaryRequests } from './primary-requests.ts';
 import { writeHead } from './relaying.ts';
+import type { RefusalAfter } from './unserved.ts';
 
 export interface PassedUpgrade {
   request: IncomingMessage;
@@ -28,13 +36,10 @@ export interface PassedUpgrades {
   cut(): void;
 }
 
-/** Logs why there is no answer of the primary: it failed, or if `error` is undefined, somebody else answered. Returns the refusal. */
-export type Fails = (error: Error | undefined, of: { clientIp: string; to: Peer }) => ServiceError;
-
 interface Deps {
   clock: Clock;
   requests: Pick<PrimaryRequests, 'sendUpgrade'>;
-  fails: Fails;
+  refusalAfter: RefusalAfter;
 }
 
 /** The primary closes a connection that has not proven itself in this time after its upgrade. A part of it may be spent on the way. */
@@ -44,7 +49,7 @@ const ANSWER_MS_MAX = 15_000;
 /** The last bytes of a side that has ended must reach the other one in this time. */
 const LAST_MS_MAX = 5_000;
 
-export function openPassedUpgrades({ clock, requests, fails }: Deps): PassedUpgrades {
+export function openPassedUpgrades({ clock, requests, refusalAfter }: Deps): PassedUpgrades {
   const open = new Set<Duplex>();
 
   const pass: PassedUpgrades['pass'] = (to, { request, socket, head, clientIp, proven, refuse }) => {
@@ -54,7 +59,7 @@ export function openPassedUpgrades({ clock, requests, fails }: Deps): PassedUpgr
     let isAnswered = false;
     const refuseOther = (): void => {
       outgoing.destroy();
-      refuse(fails(undefined, { clientIp, to }));
+      refuse(refusalAfter('not_the_primary', { clientIp, to }));
     };
     socket.once('close', giveUp);
     const cancel = clock.after(ANSWER_MS_MAX, () => {
@@ -87,7 +92,7 @@ export function openPassedUpgrades({ clock, requests, fails }: Deps): PassedUpgr
     outgoing.on('error', (error) => {
       if (socket.destroyed) return;
       if (isAnswered) return void socket.destroy();
-      refuse(fails(error, { clientIp, to }));
+      refuse(refusalAfter(error, { clientIp, to }));
     });
     outgoing.end();
   };

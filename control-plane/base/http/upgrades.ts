@@ -5,9 +5,10 @@ import proxyAddress from '@fastify/proxy-addr';
 import { ServiceError } from '../../../shared/errors.ts';
 import type { AddressLimit } from './address-limit.ts';
 import { assertHead } from './checks.ts';
-import { type PassOn, unserved } from './pass-on.ts';
+import type { PassOn } from './pass-on.ts';
 import { OPENED, type Peer } from './peers.ts';
 import type { RateLimits } from './rate-limits.ts';
+import { unserved } from './unserved.ts';
 
 export interface Upgrade {
   request: IncomingMessage;

@@ -1,14 +1,14 @@
-// What is valid for a while is accepted once: its id is known until its time is over.
+// Accepts each request once. A request is valid for a while, and its id is remembered until that time is over.
 
 export interface Dated {
   id: string;
-  /** Its own time, from which it is valid for `ageMsMax`. The caller refuses what is older. */
+  /** The time that the request itself states. The request is valid for `ageMsMax` from then on, and the caller refuses it later. */
   atMs: number;
 }
 
 /**
- * The returned function is true for what it has not accepted before. If more than `knownMax` ids would have to be known, it forgets the first ones,
- * and refuses what is as old as those.
+ * The returned function is true for an id that it has not accepted before. It remembers at most `knownMax` ids. If there are more, it forgets the
+ * first ones, and from then on refuses all requests that are not newer than those.
  */
 export function openOnce({
   ageMsMax,

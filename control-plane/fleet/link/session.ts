@@ -155,7 +155,10 @@ function sendOver(socket: LinkSocket, message: ServerMessage, { who, log }: { wh
   if (fault !== undefined) {
     // A host closes its link at a message that it cannot decode. So a fault of ours would cut all its tenants off.
     const fields = { ...who(), message: message.type, reason: fault };
-    return log.error(fields, 'a message that the host could not read was not sent');
+    return log.error(
+      fields,
+      'a message was not sent, because the host could not read it and would end its link: this is a bug, so report it',
+    );
   }
   if (socket.bufferedAmount <= LINK_UNSENT_BYTES_MAX) return socket.send(JSON.stringify(message));
   // The link is closed, because the unread messages would fill our memory. Pings do not show this: a host that sends is not silent, even if it

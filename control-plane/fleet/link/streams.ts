@@ -63,8 +63,14 @@ export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
           machineId,
           streamId,
           onBytes,
-          resolve: (stream) => (settle(), resolve(stream)),
-          reject: (error) => (settle(), reject(error)),
+          resolve: (stream) => {
+            settle();
+            resolve(stream);
+          },
+          reject: (error) => {
+            settle();
+            reject(error);
+          },
         });
       });
       return { streamId, token, dialled };

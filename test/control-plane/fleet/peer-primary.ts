@@ -6,12 +6,12 @@ import { type AddressInfo, connect, createServer as createTcpServer, type Server
 import type { Duplex } from 'node:stream';
 import { openSealing, type Sealing } from '../../../control-plane/base/http/sealing.ts';
 import type { Link } from '../../../control-plane/fleet/link/link.ts';
+import { openPeerStreams } from '../../../control-plane/fleet/link/peer-streams.ts';
 import {
-  openPeerStreams,
   openPeerStreamsListener,
-  type PeerPort,
   type PeerStreamsListener,
-} from '../../../control-plane/fleet/link/peer-streams.ts';
+} from '../../../control-plane/fleet/link/peer-streams-listener.ts';
+import type { PeerPort } from '../../../control-plane/fleet/link/peer-wire.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { HEADER_BYTES_READ_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';

@@ -5,7 +5,7 @@ import { request } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Sealing } from '../../../control-plane/base/http/sealing.ts';
-import { PEER_STREAMS_PATH } from '../../../control-plane/fleet/link/peer-streams.ts';
+import { PEER_STREAMS_PATH } from '../../../control-plane/fleet/link/peer-wire.ts';
 import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
 import { HEADER_BYTES_MAX } from '../../../shared/limits.ts';
 import { openPeerPrimary, type PeerPrimary, TARGET } from './peer-primary.ts';

@@ -26,10 +26,10 @@ const upgrade = (bytes: number): string =>
   headOf(bytes, '/agent/v1', { Host: 'x', Connection: 'Upgrade', Upgrade: 'echo' });
 
 test.each([
-  ['a request that has the longest head', request(HEADER_BYTES_MAX - 1), '200'],
-  ['a request whose head is a byte longer', request(HEADER_BYTES_MAX), '431'],
-  ['an upgrade that has the longest head', upgrade(HEADER_BYTES_MAX - 1), '101'],
-  ['an upgrade whose head is a byte longer', upgrade(HEADER_BYTES_MAX), '431'],
+  ['a request that has the longest head', request(HEADER_BYTES_MAX), '200'],
+  ['a request whose head is a byte longer', request(HEADER_BYTES_MAX + 1), '431'],
+  ['an upgrade that has the longest head', upgrade(HEADER_BYTES_MAX), '101'],
+  ['an upgrade whose head is a byte longer', upgrade(HEADER_BYTES_MAX + 1), '431'],
 ])('%s gets the same status through both', async (_what, head, status) => {
   const statuses: unknown[] = [];
   for (const port of [planes.primaryPort, planes.port]) {

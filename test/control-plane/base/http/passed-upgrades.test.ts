@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openPassedUpgrades } from '../../../../control-plane/base/http/passed-upgrades.ts';
 import { openPrimaryRequests } from '../../../../control-plane/base/http/primary-requests.ts';
 import type { Upgrade } from '../../../../control-plane/base/http/upgrades.ts';
-import { fail } from '../../../../shared/errors.ts';
+import { fail, messageOf } from '../../../../shared/errors.ts';
 import { LINK_HELLO_MS_MAX } from '../../../../shared/limits.ts';
 import { isForgotten } from '../../../kit/garbage.ts';
 import { virtualClock, type VirtualClock } from '../../../kit/virtual-clock.ts';
@@ -264,7 +264,7 @@ test('the close of a secondary ends the upgrades that it passed on, and waits fo
 describe('without the server around it', () => {
   const requests = openPrimaryRequests(virtualClock(), peersOf('b'));
   const passing = () =>
-    openPassedUpgrades({ clock, requests, fails: (error) => fail('unavailable', error?.message ?? '') });
+    openPassedUpgrades({ clock, requests, refusalAfter: (failure) => fail('unavailable', messageOf(failure)) });
   const passTo = (pass: ReturnType<typeof passing>['pass'], of: Pick<Upgrade, 'request' | 'socket'>): void => {
     const rest = { head: Buffer.alloc(0), clientIp: '127.0.0.1', proven: () => undefined, refuse: () => undefined };
     pass(at(planes.primaryPort), { ...of, ...rest });
