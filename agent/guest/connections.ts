@@ -142,7 +142,9 @@ export function createListeners(clock: Clock): Listeners {
       offer(socket, tell),
     );
     server.once('listening', () => tell(describe(server)));
-    server.once('error', (error) => {
+    server.on('error', (error) => {
+      // A connection that cannot be accepted does not end the listener.
+      if (server.listening) return;
       tell({ kind: 'failed', detail: error.message });
       session.end();
     });

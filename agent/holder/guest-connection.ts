@@ -34,8 +34,11 @@
 //
 // What must never happen: bytes from the container end the holder, reach a session of another client, or count as evidence in
 // the decision about an outage.
+import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
+import { basename } from 'node:path';
 import type { z } from 'zod';
+import { logAcceptErrors } from '../../shared/accept-errors.ts';
 import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
 import type { Log } from '../../shared/log.ts';
@@ -102,6 +105,13 @@ const STRANGERS_MAX = 64;
 /** Each change costs the supervisor a tick over all containers, and the control plane a write to the database. */
 const CHANGE_MS = 1_000;
 
+/** Lets `server` listen at `path`, where no old socket may be left. @throws Error if it cannot */
+export async function listenAt(path: string, server: Server, deps: { clock: Clock; log: Log }): Promise<void> {
+  server.listen(path);
+  await once(server, 'listening');
+  logAcceptErrors(server, { socket: basename(path) }, deps);
+}
+
 /** Listens at `path`, where no old socket may be left. */
 export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests> {
   const { clock, ids, log } = deps;
@@ -156,7 +166,7 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
       hello.kind === 'control' ? takeControl(socket) : takeSession(socket, hello.token),
     );
   });
-  await listen(server, path);
+  await listenAt(path, server, deps);
 
   return {
     connected: () => control !== undefined,
@@ -237,7 +247,7 @@ async function serveStranger(
     receiver?.over();
   } catch (error) {
     // The cause can be words of the guest. A container must not end the holder, which serves all its other sessions.
-    log.error({ err: error }, 'the end of a connection from the container could not be handled');
+    log.error({ err: error }, 'a connection from the container has ended, and its client could not be told');
   }
 }
 
@@ -313,11 +323,4 @@ function paced(clock: Clock, tell: () => void): () => void {
     tell();
   };
   return call;
-}
-
-function listen(server: Server, path: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(path, () => resolve());
-  });
 }

@@ -15,7 +15,7 @@ import { removePath } from '../host/state.ts';
 import { hasListener } from '../host/status-socket.ts';
 import { dialStream } from '../wire/dial.ts';
 import { workloadPaths, openRunFolderToUser } from '../wire/workload-folder.ts';
-import { openGuests } from './guest-connection.ts';
+import { listenAt, openGuests } from './guest-connection.ts';
 import { sendJson } from '../wire/frames.ts';
 import type { HolderReport } from '../wire/holder-messages.ts';
 import { loadHostKey } from './host-key.ts';
@@ -83,10 +83,7 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
   });
   // The folder stays open, because this process soon loses the right to read the folders above.
   const run = await open(paths.run);
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(paths.holderSocket, resolve);
-  });
+  await listenAt(paths.holderSocket, server, { clock, log });
   const checkFolder = async (): Promise<void> => {
     if ((await run.stat()).nlink === 0) leave("the workload's folder is gone");
   };

@@ -1,5 +1,6 @@
 // The status of a running agent: served over HTTP on a unix socket that only root can open, and shown by `svc-agent status` in a few lines.
 // The socket is also the lock against a second agent.
+import { once } from 'node:events';
 import { createServer, type ServerResponse, request } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { chmod } from 'node:fs/promises';
@@ -61,10 +62,10 @@ export async function openStatusSocket(stateDir: string, status: () => AgentStat
     if (request.url === '/loops') return reply(response, 200, now);
     return reply(response, 404, { error: 'there are /healthz and /loops' });
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(path, resolve);
-  });
+  server.listen(path);
+  await once(server, 'listening');
+  // Without a listener, a connection that cannot be accepted would end the process. Whoever made it sees that it breaks off.
+  server.on('error', () => undefined);
   await chmod(path, 0o600);
   return {
     close: () =>

@@ -62,7 +62,10 @@ export function openFence(deps: FenceDeps, onChange: () => void): Fence {
   };
   /** Checks run one after another: two at once would attack twice. */
   let turn = Promise.resolve();
-  const inTurn = (): Promise<void> => (turn = turn.then(check));
+  const inTurn = (): Promise<void> => {
+    turn = turn.then(check);
+    return turn;
+  };
   const loop = startLoop({ name: 'fence', periodMs: PERIOD_MS, run: inTurn }, { clock, log });
 
   return {
@@ -106,6 +109,8 @@ export async function attackFence(deps: { engine: Engine; node: BareNode; nftabl
   const { engine, node, nftables } = deps;
   const listener = createServer((socket) => socket.destroy()).listen(0, '0.0.0.0');
   await once(listener, 'listening');
+  // Without a listener, a connection that cannot be accepted would end the process.
+  listener.on('error', () => undefined);
   try {
     const { port } = listener.address() as AddressInfo;
     const before = await nftables.refused();
@@ -135,7 +140,10 @@ function createUp({ engine, nftables, resolvers, networks, log }: FenceDeps): Up
   let stood = false;
   let repaired = false;
   return {
-    bridges: async () => (known = await engine.bridges().catch(() => known)),
+    bridges: async () => {
+      known = await engine.bridges().catch(() => known);
+      return known;
+    },
     hold: async (bridges) => {
       const unnamed = bridges.filter((bridge) => !bridge.startsWith(FENCED_BRIDGE_PREFIX));
       const facts = { bridges: unnamed, resolvers: await resolvers(), networks: networks() };

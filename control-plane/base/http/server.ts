@@ -11,7 +11,7 @@ import type { Ids } from '../../../shared/ids.ts';
 import { throttledLog } from '../../../shared/log.ts';
 import { BODY_BYTES_MAX, HEADER_BYTES_READ_MAX } from '../../../shared/limits.ts';
 import type { Db } from '../db/db.ts';
-import { logAcceptErrors } from './accept-errors.ts';
+import { logAcceptErrors } from '../../../shared/accept-errors.ts';
 import { type AddressLimit, openAddressLimit } from './address-limit.ts';
 import type { AnswerDeps } from './answer.ts';
 import { takeBodies } from './bodies.ts';

@@ -83,22 +83,18 @@ export function openAppProxy({ trustProxy, ...given }: AppProxyDeps): AppProxy {
     outgoing.once('close', release);
     outgoing.once('response', (answer) => {
       if (!isSpoken(answer)) return void outgoing.destroy(new NotHttp());
-      const answered = [...responseHeaders(answer.rawHeaders), ...entered.cookie];
-      response.writeHead(answer.statusCode ?? 502, answer.statusMessage, answered);
-      // Sends the head now, in latin1: Node reads heads in latin1, and `flushHeaders` would write UTF-8.
-      response.write('', 'latin1');
       if (!repeatable) dropRest({ request, response }, deps.clock);
-      // The head is the whole answer. Some applications send a body after it, which breaks their connection.
-      if (method === 'HEAD') return void finished(answer.resume(), () => response.end());
-      // If the application breaks off, the client's connection breaks too, because half an answer must not look complete.
-      pipeline(answer, response, (error) => void (error && response.destroy()));
+      giveBack(answer, response, { cookie: entered.cookie, isHead: method === 'HEAD' });
     });
     outgoing.once('upgrade', (_answer, stream) => {
       stream.destroy();
       refuse(response, unanswered(new NotHttp(), app), deps);
     });
     outgoing.on('error', (error) => {
-      if (response.headersSent || response.destroyed) return void (method === 'HEAD' || response.destroy());
+      if (response.headersSent || response.destroyed) {
+        if (method !== 'HEAD') response.destroy();
+        return;
+      }
       // The application closed an idle connection just as we used it.
       if (outgoing.reusedSocket && tries < TRIES_MAX) return forward(request, response, entered, tries + 1);
       deps.log.debug({ key, detail: messageOf(error) }, 'an application did not answer');
@@ -136,6 +132,24 @@ export function openAppProxy({ trustProxy, ...given }: AppProxyDeps): AppProxy {
 /** True if Node can write the status line. An application may send any bytes as its status, and Node would throw. */
 function isSpoken({ statusCode = 0, statusMessage = '' }: IncomingMessage): boolean {
   return (statusCode >= 200 || statusCode === SWITCHED) && /^[\t\x20-\x7e\x80-\xff]*$/.test(statusMessage);
+}
+
+/** Sends the answer of an application to the client. `cookie`: our own headers to add. */
+function giveBack(
+  answer: IncomingMessage,
+  response: ServerResponse,
+  { cookie, isHead }: { cookie: RawHeaders; isHead: boolean },
+): void {
+  const headers = [...responseHeaders(answer.rawHeaders), ...cookie];
+  response.writeHead(answer.statusCode ?? 502, answer.statusMessage, headers);
+  // Sends the head now, in latin1: Node reads heads in latin1, and `flushHeaders` would write UTF-8.
+  response.write('', 'latin1');
+  // The head is the whole answer. Some applications send a body after it, which breaks their connection.
+  if (isHead) return void finished(answer.resume(), () => response.end());
+  // If the application breaks off, the client's connection breaks too, because half an answer must not look complete.
+  pipeline(answer, response, (error) => {
+    if (error) response.destroy();
+  });
 }
 
 interface Entered {

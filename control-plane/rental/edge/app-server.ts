@@ -10,7 +10,7 @@ import { TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import type { AddressLimit } from '../../base/http/address-limit.ts';
 import { silentConnections, type Tls, unboundText } from '../../base/http/listen.ts';
 import { hasBody } from '../../base/http/uploads.ts';
-import { logAcceptErrors } from '../../base/http/accept-errors.ts';
+import { logAcceptErrors } from '../../../shared/accept-errors.ts';
 import type { AppProxy } from './app-proxy.ts';
 
 export interface AppServer {
@@ -93,9 +93,11 @@ export function openAppServer({ proxy, tls, limit, ...deps }: AppServerDeps): Ap
         server.closeAllConnections();
         for (const socket of upgraded) socket.destroy();
       };
-      const cancel = graceMs === 0 ? cut() : clock.after(graceMs, cut);
+      let cancel = (): void => undefined;
+      if (graceMs === 0) cut();
+      else cancel = clock.after(graceMs, cut);
       await closed;
-      cancel?.();
+      cancel();
       proxy.close();
     },
   };

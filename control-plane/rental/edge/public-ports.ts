@@ -17,7 +17,7 @@ import { closeSignal } from '../../base/http/relaying.ts';
 import type { Db } from '../../base/db/db.ts';
 import { splice } from '../../fleet/link/streams.ts';
 import type { EndpointPorts, Endpoints } from '../endpoints/endpoints.ts';
-import { logAcceptErrors } from '../../base/http/accept-errors.ts';
+import { logAcceptErrors } from '../../../shared/accept-errors.ts';
 import type { Asked, PortStreams, PortTarget } from './port-streams.ts';
 
 export interface PublicPorts {
@@ -86,11 +86,7 @@ export function openPublicPorts({ log: plain, ...given }: PublicPortsDeps): Publ
     const { publicPort, instanceId } = listener.port;
     listeners.delete(publicPort);
     if (sshServers.get(instanceId) === listener.server) sshServers.delete(instanceId);
-    const ended = new Promise<void>((resolve) => listener.server.close(() => resolve()));
-    const cut = (): void => listener.connections.forEach(({ socket }) => socket.destroy());
-    const cancel = graceMs === 0 ? cut() : deps.clock.after(graceMs, cut);
-    await ended;
-    cancel?.();
+    await endListener(listener, graceMs, deps.clock);
   };
 
   const sync = async (): Promise<void> => {
@@ -108,7 +104,7 @@ export function openPublicPorts({ log: plain, ...given }: PublicPortsDeps): Publ
       if (listeners.has(port.publicPort)) continue;
       await listen(port).catch((error: unknown) => {
         failed.add(port.publicPort);
-        // It is tried every few seconds, for as long as another program has the port.
+        // Logged once, although the port is tried every few seconds for as long as another program has it.
         if (unopened.has(port.publicPort)) return;
         log.error(
           { instance_id: port.instanceId, port: port.publicPort, err: error },
@@ -120,13 +116,31 @@ export function openPublicPorts({ log: plain, ...given }: PublicPortsDeps): Publ
   };
 
   return {
-    sync: () => (syncing = syncing.then(sync, sync)),
+    sync: () => {
+      syncing = syncing.then(sync, sync);
+      return syncing;
+    },
     unopened: () => unopened.size,
     listens: (instanceId) => sshServers.get(instanceId)?.listening === true,
     close: async (graceMs) => {
       await Promise.all([...listeners.values()].map((listener) => shut(listener, graceMs)));
     },
   };
+}
+
+/** Refuses new connections. Those that are open may go on for `graceMs`. Resolves when all have ended. */
+async function endListener(
+  { server, connections }: Listener,
+  graceMs: number,
+  clock: Pick<Clock, 'after'>,
+): Promise<void> {
+  const ended = new Promise<void>((resolve) => server.close(() => resolve()));
+  const cut = (): void => connections.forEach(({ socket }) => socket.destroy());
+  let cancel = (): void => undefined;
+  if (graceMs === 0) cut();
+  else cancel = clock.after(graceMs, cut);
+  await ended;
+  cancel();
 }
 
 export function portMeasures({ unopened }: Pick<PublicPorts, 'unopened'>): Measure[] {
@@ -149,7 +163,8 @@ function serverOf(port: PublicPort, connections: Listener['connections'], deps: 
     // A client that resets its connection is normal.
     socket.on('error', () => undefined);
     if (!limit.admit(socket)) return;
-    const [openedMs, clientIp] = [clock.monotonicMs(), socket.remoteAddress ?? ''];
+    const openedMs = clock.monotonicMs();
+    const clientIp = socket.remoteAddress ?? '';
     if (connections.size >= SSH_CONNECTIONS_MAX) {
       const stranger = port.appPort === null ? strangerOf(connections, openedMs) : undefined;
       if (stranger === undefined) return void socket.destroy();

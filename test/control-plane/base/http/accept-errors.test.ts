@@ -2,7 +2,7 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { createServer, type Server } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { logAcceptErrors } from '../../../../control-plane/base/http/accept-errors.ts';
+import { logAcceptErrors } from '../../../../shared/accept-errors.ts';
 import { openPublicPorts } from '../../../../control-plane/rental/edge/public-ports.ts';
 import { systemClock } from '../../../../shared/clock.ts';
 import { createLog, type Log } from '../../../../shared/log.ts';

@@ -1,7 +1,7 @@
 // What happens if a listening socket cannot accept a connection.
 import type { Server } from 'node:net';
-import type { Clock } from '../../../shared/clock.ts';
-import type { Log } from '../../../shared/log.ts';
+import type { Clock } from './clock.ts';
+import type { Log } from './log.ts';
 
 const LINE_PERIOD_MS = 60_000;
 const NOT_ACCEPTED = 'a connection could not be accepted; if the reason is EMFILE, raise LimitNOFILE of this service';
