@@ -16,6 +16,7 @@ import {
   origins,
 } from './kit/tidy.ts';
 import { roomReadmes, unusedEntries } from './kit/plan-checks.ts';
+import { rowTurns, unusedRowTurns } from './kit/row-turns.ts';
 import { ambientState, importCircles, importOrder, migrations, packageDoors, tableOwners } from './kit/walls.ts';
 
 const CHECKOUT = resolve(import.meta.dirname, '..');
@@ -37,6 +38,7 @@ const RULES = {
   namedAmounts,
   commentWidths,
   rowSchemas,
+  rowTurns,
   lockFile,
   origins: (files: readonly SourceFile[]) => origins(files, CHECKOUT),
 };
@@ -55,6 +57,7 @@ describe('the house', () => {
   });
   test('nothing in the plan is unused', () => {
     expect(unusedEntries(real)).toEqual([]);
+    expect(unusedRowTurns(real)).toEqual([]);
   });
 });
 
@@ -200,6 +203,26 @@ const FAULTS: [Rule, string, SourceFile, string][] = [
     file('control-plane/base/db/a.ts', 'tx.all(Row.pick({ id: true }), a)'),
     'for each query',
   ],
+  [
+    'rowTurns',
+    'a transaction',
+    file('control-plane/admin/a.ts', 'for (const row of rows) await db.tx("a", () => end(row));'),
+    'of rows: a row that fails',
+  ],
+  [
+    'rowTurns',
+    'a function that opens a transaction',
+    file(
+      'control-plane/admin/a.ts',
+      'for (const row of await due(1)) {',
+      '  await end(row);',
+      '}',
+      'function end(row) {',
+      '  return db.tx("a", (tx) => tx.run(row));',
+      '}',
+    ),
+    'of await due(…)',
+  ],
   ['commentSubjects', 'SQL', file('control-plane/base/db/migrations/0001-a.sql', '-- In microcents.'), 'In microcents'],
 ];
 
@@ -276,6 +299,21 @@ const FINE: [Rule, string, SourceFile][] = [
   ],
   ['rowSchemas', 'a promise', file('control-plane/base/db/a.ts', 'await Promise.all(Object.keys(a));')],
   ['rowSchemas', 'a constant', file('control-plane/base/db/a.ts', 'tx.one(Row, a)')],
+  [
+    'rowTurns',
+    'a loop that goes on',
+    file('control-plane/admin/a.ts', 'for (const row of rows) await failures.note("x", db.tx("a", () => end(row)));'),
+  ],
+  [
+    'rowTurns',
+    'a loop in a transaction',
+    file(
+      'control-plane/admin/a.ts',
+      'await db.tx("a", async (tx) => {',
+      '  for (const r of rows) await end(tx, r);',
+      '});',
+    ),
+  ],
   ['commentWidths', 'a line of the largest width', file('agent/host/a.ts', `// ${'x'.repeat(147)}`)],
   ['commentWidths', 'an address', file('agent/host/a.ts', `// https://host.example/${'x'.repeat(150)}`)],
   ['firstLines', 'after a shebang', file('agent/host/a.ts', '#!/usr/bin/env node', '// what it is for')],

@@ -137,14 +137,31 @@ function measures(db: Db, catalog: Catalog, { counts, waiting }: Replicas): Meas
       kind: 'counter',
       labels: ['model', 'outcome'],
       read: () =>
-        counts.wakes().map(({ poolId, outcome, count }) => ({ labels: { model: poolId, outcome }, value: count })),
+        OUTCOMES.flatMap((outcome) =>
+          countsOf(
+            catalog,
+            counts.wakes().filter((each) => each.outcome === outcome),
+          ).map(({ labels, value }) => ({ labels: { ...labels, outcome }, value })),
+        ),
     },
     {
       name: 'svc_model_disagreements_total',
       help: 'Comparisons in which two replicas of a model answered the same question differently',
       kind: 'counter',
       labels: ['model'],
-      read: () => counts.disagreements().map(({ poolId, count }) => ({ labels: { model: poolId }, value: count })),
+      read: () => countsOf(catalog, counts.disagreements()),
     },
   ];
+}
+
+const OUTCOMES = ['ready', 'failed'] as const;
+
+/** A model without a count has 0: Prometheus sees no increase in a series that begins at 1. */
+function countsOf(
+  catalog: Catalog,
+  counted: readonly { poolId: string; count: number }[],
+): { labels: { model: string }; value: number }[] {
+  const values = new Map(tiersOf(catalog).map(({ poolId }): [string, number] => [poolId, 0]));
+  for (const { poolId, count } of counted) values.set(poolId, count);
+  return [...values].map(([model, value]) => ({ labels: { model }, value }));
 }

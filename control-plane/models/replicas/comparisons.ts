@@ -6,6 +6,7 @@
 // many machines outvotes nobody. Real engines may differ at a near tie between two tokens, so a machine is accused only after it alone answered
 // otherwise twice in a row.
 import type { Rng } from '../../../shared/rng.ts';
+import { openRowFailures } from '../../base/db/row-failures.ts';
 import { orgOfMachine } from '../../fleet/supply/owners.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
 import type { Upstream } from '../catalog/models.ts';
@@ -39,15 +40,21 @@ export async function compareReplicas(
   signal: AbortSignal,
   deps: ComparisonDeps,
 ): Promise<void> {
-  const { db, clock } = deps;
+  const failures = openRowFailures();
   for (const tier of tiers) {
     if (tier.model.modality !== 'chat' || signal.aborted) continue;
-    const pool = await store.findPool(db.read, tier.poolId);
-    const nowMs = clock.now();
-    if (pool === undefined || nowMs < pool.compared_ms + COMPARE_MS) continue;
-    if (await db.tx('replicas.compare', (tx) => store.claimComparison(tx, pool, nowMs)))
-      await comparePool(tier, signal, deps);
+    await failures.note(`the replicas of ${tier.poolId} could not be compared`, compareIfDue(tier, signal, deps));
   }
+  failures.throwAll();
+}
+
+async function compareIfDue(tier: Tier, signal: AbortSignal, deps: ComparisonDeps): Promise<void> {
+  const { db, clock } = deps;
+  const pool = await store.findPool(db.read, tier.poolId);
+  const nowMs = clock.now();
+  if (pool === undefined || nowMs < pool.compared_ms + COMPARE_MS) return;
+  if (await db.tx('replicas.compare', (tx) => store.claimComparison(tx, pool, nowMs)))
+    await comparePool(tier, signal, deps);
 }
 
 /** A server and the text of its answer. The text is undefined if the server did not answer. */

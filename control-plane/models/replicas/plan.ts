@@ -65,16 +65,16 @@ export function planPool({ wanted, ...facts }: PoolFacts, nowMs: number): PoolSt
   const room = wanted.max - replicas.filter(({ state }) => state !== 'ended').length;
   const missing = Math.max(0, Math.min(target - current.length, room));
   const start = nowMs < facts.retryMs ? 0 : missing;
-  const isBusy = needed >= live.length;
-  const busyMs = isBusy ? nowMs : live.length === 1 ? Math.max(facts.busyMs, facts.lastRequestMs) : facts.busyMs;
+  // Requests that come and go between two looks keep a single replica.
+  const lastBusyMs = live.length === 1 ? Math.max(facts.busyMs, facts.lastRequestMs) : facts.busyMs;
+  const busyMs = needed >= live.length ? nowMs : lastBusyMs;
   const step = { start, busyMs };
   if (ready.length > wanted.max) return { ...step, drain: drainOne(ready) };
   const outdated = ready.filter(({ isOutdated }) => isOutdated);
-  if (
-    outdated.length > 0 &&
-    (current.some(({ state }) => state === 'ready') || (room <= 0 && current.length === 0) || target === 0)
-  )
-    return { ...step, drain: drainOne(outdated) };
+  const hasReadyCurrent = current.some(({ state }) => state === 'ready');
+  const hasNoRoomForCurrent = room <= 0 && current.length === 0;
+  const mayReplace = hasReadyCurrent || hasNoRoomForCurrent || target === 0;
+  if (outdated.length > 0 && mayReplace) return { ...step, drain: drainOne(outdated) };
   // One that still starts replaces none that is ready.
   const isTooMany = facts.isLoadKnown && ready.length > Math.max(needed, wanted.min) && nowMs >= busyMs + wanted.idleMs;
   if (!isTooMany || isDraining) return { ...step, drain: undefined };

@@ -1,8 +1,9 @@
 // Questions for spot checks. They look like requests of customers, so that a host cannot tell them apart and answer them alone honestly. No text is
 // fixed: a question is put together from a task, its data and its wording, all at random.
 //
-// Most tasks have one short answer, and the wording asks for that answer alone. Honest servers may differ at a near tie between two tokens, and such
-// answers have few of them. A smaller model may know them too, so a few tasks are free: there another model nearly always begins otherwise.
+// Most tasks have one short answer, and the wording asks for that answer alone. Two honest servers may choose different tokens where two are nearly
+// tied, and a short answer has few tokens. But a smaller model may know a short answer too. So a few tasks are free, such as a slogan: another model
+// nearly always begins those with other words.
 import type { Rng } from '../../../shared/rng.ts';
 
 export interface Question {

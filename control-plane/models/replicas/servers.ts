@@ -153,7 +153,11 @@ function openTrackRecord(clock: Clock): TrackRecord {
   let refusals = 0;
   let answeredMs = clock.monotonicMs();
   let lastProofMs: number | null = null;
-  const noteAnswer = (): void => void ([failures, refusals, answeredMs] = [0, 0, clock.monotonicMs()]);
+  const noteAnswer = (): void => {
+    failures = 0;
+    refusals = 0;
+    answeredMs = clock.monotonicMs();
+  };
   return {
     note: (result) => {
       if (result === 'failed') failures += 1;

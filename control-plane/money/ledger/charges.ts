@@ -51,7 +51,7 @@ export interface ChargesProof {
   rowless: Rowless;
 }
 
-interface Rowless {
+export interface Rowless {
   ucents: bigint;
   ids: string[];
 }
@@ -61,10 +61,12 @@ export function proveCharges(posted: Posted, kind: string, rows: readonly Charge
   const charged = new Map(rows.map((row) => [row.id, row.charged_ucents]));
   const proof: ChargesProof = { faults: [], rowless: { ucents: 0n, ids: [] } };
   for (const [id, kinds] of posted) {
-    const [says, is] = [charged.get(id), kinds.get(kind) ?? 0n];
-    if (says !== undefined && says !== is) proof.faults.push(`${id}: charged ${says}, the ledger says ${is}`);
-    if (says !== undefined || is === 0n) continue;
-    proof.rowless.ucents += is;
+    const inRow = charged.get(id);
+    const inLedger = kinds.get(kind) ?? 0n;
+    if (inRow !== undefined && inRow !== inLedger)
+      proof.faults.push(`${id}: charged ${inRow}, the ledger says ${inLedger}`);
+    if (inRow !== undefined || inLedger === 0n) continue;
+    proof.rowless.ucents += inLedger;
     proof.rowless.ids.push(id);
   }
   return proof;

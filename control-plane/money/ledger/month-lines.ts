@@ -5,6 +5,7 @@
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db, Query } from '../../base/db/db.ts';
+import { openRowFailures } from '../../base/db/row-failures.ts';
 import { type AccountRef, accountId, isWallet, payable, wallet } from './accounts.ts';
 import { lastOf } from './charges.ts';
 import { monthAt, SETTLED_MS } from './month.ts';
@@ -69,6 +70,7 @@ async function advance({ db, clock, billed }: Deps): Promise<boolean> {
 
 async function mend(deps: Deps, signal: AbortSignal): Promise<void> {
   const { db, log } = deps;
+  const failures = openRowFailures();
   for (let afterId: string | undefined = ''; afterId !== undefined && !signal.aborted;) {
     const from: string = afterId;
     const { wrong, lastId } = await db.snapshot('months.wrong', (query) => wrongLines(query, from, PIECE));
@@ -77,10 +79,11 @@ async function mend(deps: Deps, signal: AbortSignal): Promise<void> {
         { account_id: accountId(account) },
         'the lines of an account differ from its balance and are made again',
       );
-      await makeAgain(account, deps);
+      await failures.note(`the lines of ${accountId(account)} could not be made again`, makeAgain(account, deps));
     }
     afterId = lastId;
   }
+  failures.throwAll();
 }
 
 async function makeAgain(account: AccountRef, { db, billed }: Deps): Promise<void> {

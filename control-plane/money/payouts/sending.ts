@@ -6,6 +6,7 @@
 import { fail } from '../../../shared/errors.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
+import { openRowFailures } from '../../base/db/row-failures.ts';
 import { makeAllDue, type PayingDeps, newPayout } from './making.ts';
 import { sendObstacleOf, obstacleOf } from './plan.ts';
 import { centsText, owedWords, standingNow } from './standing.ts';
@@ -74,17 +75,21 @@ async function exportBatch(batch: string, deps: PayingDeps): Promise<store.Payou
   const { closed_ms: closedMs, created_ms: untilMs } = await db.tx('payouts.batch', (tx) =>
     store.openBatch(tx, batch, clock.now()),
   );
+  const failures = openRowFailures();
   for (let afterId: string | undefined = closedMs === null ? '' : undefined; afterId !== undefined;) {
     const due: store.PayoutRow[] = await store.payoutsIn(db.read, 'due', { untilMs, afterId, limit: PIECE });
     for (const seen of due) {
-      await db.tx('payouts.export', async (tx) => {
+      const exported = db.tx('payouts.export', async (tx) => {
         await tx.lock('supplier', seen.supplier_id);
         await exportOne(tx, seen.id, batch, deps);
       });
+      await failures.note(`the payout ${seen.id} could not be exported`, exported);
     }
     afterId = due.at(-1)?.id;
   }
   await db.tx('payouts.batch', (tx) => store.closeBatch(tx, batch, clock.now()));
+  // The batch is whole without the payouts that have failed, which stay due. A repeated export returns it.
+  failures.throwAll();
   return (await store.payoutsOfBatch(db.read, batch)).filter(({ state }) => state === 'in_flight');
 }
 

@@ -82,7 +82,10 @@ async function linesOf(query: Query, groups: readonly MonthLine[], machinesOf: M
   const placeOf = ({ section, machine_id: machine }: Line): string =>
     `${STATEMENT_SECTIONS.indexOf(section)} ${machine ?? ''}`;
   // The groups are sorted by time, and sorting keeps their order. So the lines of one machine stay in the order of time.
-  return lines.toSorted((a, b) => (placeOf(a) < placeOf(b) ? -1 : placeOf(a) > placeOf(b) ? 1 : 0));
+  return lines.toSorted((a, b) => {
+    if (placeOf(a) === placeOf(b)) return 0;
+    return placeOf(a) < placeOf(b) ? -1 : 1;
+  });
 }
 
 function isPayout(kind: string): boolean {

@@ -1,6 +1,7 @@
 // What messages of a host do for its instances: it reports a broken GPU, or requests the login to pull a private image.
 import { GRACE_MS } from '../../../shared/limits.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
+import { openRowFailures } from '../../base/db/row-failures.ts';
 import type { HeldGpus } from '../../fleet/supply/intake.ts';
 import { findWorkload, instancesOf } from '../../fleet/workloads/store.ts';
 import type { GpuGrace } from './plan.ts';
@@ -23,16 +24,19 @@ const FAULT_MS_MIN = 60_000;
  */
 export async function noteGpus(found: readonly HeldGpus[], nowMs: number, deps: MoveDeps & { db: Db }): Promise<void> {
   const { db } = deps;
+  const failures = openRowFailures();
   const faults = new Map(found.map(({ heldBy, fault }) => [heldBy, fault]));
   const ids = await instancesOf(db.read, [...faults.keys()]);
   for (const rental of await store.instancesById(db.read, ids)) {
     const fault = faults.get(rental.workload_id ?? '');
     if (fault === undefined || !isNews(rental, fault)) continue;
-    await db.tx('instances.gpus', async (tx) => {
+    const noted = db.tx('instances.gpus', async (tx) => {
       await lockRental(tx, rental);
       await noteOnRental(tx, rental.workload_id ?? '', { fault, nowMs }, deps);
     });
+    await failures.note(`the state of the GPUs of ${rental.id} could not be noted`, noted);
   }
+  failures.throwAll();
 }
 
 function isNews({ status, gpu_fault: known, gpu_whole_ms: wholeMs }: store.InstanceRow, fault: string | null): boolean {

@@ -157,7 +157,10 @@ test('metrics count replicas, waiting requests and starts, and name a model that
   await answer;
   expect(await scraped('replicas')).toEqual([`replicas{model="${POOL}",state="ready"} 1`]);
   expect(await scraped('without_server')).toEqual([`without_server{model="${POOL}"} 0`]);
-  expect(await scraped('wakes_total')).toEqual([`wakes_total{model="${POOL}",outcome="ready"} 1`]);
+  expect(await scraped('wakes_total')).toEqual([
+    `wakes_total{model="${POOL}",outcome="ready"} 1`,
+    `wakes_total{model="${POOL}",outcome="failed"} 0`,
+  ]);
 });
 
 test('a replica is drained by hand, once', async () => {

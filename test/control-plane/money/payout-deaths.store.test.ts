@@ -1,10 +1,11 @@
-// A process dies at any transaction of an export. The next one goes on, and each payout is handed out once.
+// A process dies at any transaction of an export, or a payout cannot be exported. The next export goes on, and each payout is handed out once.
 import { expect, test } from 'vitest';
-import type { Db } from '../../../control-plane/base/db/db.ts';
+import { type Db, sql } from '../../../control-plane/base/db/db.ts';
 import { type AccountRef, inFlight, paidOut } from '../../../control-plane/money/ledger/accounts.ts';
+import { pageOfPayouts } from '../../../control-plane/money/payouts/store.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { earnCents, nameDestination } from '../../kit/payees.ts';
-import { openWorldOver } from '../../kit/world.ts';
+import { openWorld, openWorldOver } from '../../kit/world.ts';
 
 const SUPPLIERS = 3;
 /** The transactions of an export: the batch, each payout, and the end of the batch. */
@@ -86,6 +87,32 @@ test('an export that goes on after the same export has ended elsewhere adds no p
   });
   expect(await exportBatch('monday')).toEqual([]);
   expect(await exportBatch('tuesday')).toMatchObject([{ state: 'in_flight', batch: 'tuesday' }]);
+  await world.clock.advance(3_600_000);
+  await world.verify();
+  await world.close();
+});
+
+test('an export names a payout that cannot be read, and hands out all others when it is repeated', async () => {
+  const world = await openWorld();
+  const { exportBatch, makeDue } = world.rooms.payouts;
+  const payees = [await world.machine(), await world.machine()];
+  for (const payee of payees) {
+    await nameDestination(world, payee);
+    await earnCents(world, payee.supplierId, 3_000);
+  }
+  await makeDue(new AbortController().signal);
+  const anySupplier = { supplierId: undefined, state: undefined };
+  const due = await pageOfPayouts(world.db.read, anySupplier, { count: 10 });
+  const [broken, whole] = due.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+  const setChain = (chain: string): Promise<number> =>
+    world.db.tx('test.chain', (tx) =>
+      tx.run(sql`update payout_destinations set chain = ${chain} where supplier_id = ${broken?.supplier_id}`),
+    );
+  await setChain('none');
+  await expect(exportBatch('monday')).rejects.toThrow(`the payout ${broken?.id}`);
+  expect((await exportBatch('monday')).map(({ id }) => id)).toEqual([whole?.id]);
+  await setChain('base');
+  expect((await exportBatch('tuesday')).map(({ id }) => id)).toEqual([broken?.id]);
   await world.clock.advance(3_600_000);
   await world.verify();
   await world.close();

@@ -1,5 +1,7 @@
-// Reports that come too late: about an earlier placement of an instance, or about one that does not exist.
+// Reports of a host that come too late: about an earlier placement of an instance, or about one that does not exist. And reports about a rental
+// that cannot be read.
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { sql } from '../../../control-plane/base/db/db.ts';
 import { findInstance, type InstanceRow } from '../../../control-plane/rental/instances/store.ts';
 import { NOTHING_OBSERVED, openWorld, type World } from '../../kit/world.ts';
 
@@ -31,4 +33,21 @@ test('a host that was given up changes nothing of an instance that another host 
   await world.rooms.instances.noteGpus([{ heldBy: first, fault: 'Xid 79' }]);
   expect(await row()).toEqual(before);
   expect((await world.rooms.endpoints.find(world.db.read, id))?.host_key).toBeNull();
+});
+
+test('a broken GPU of one rental is noted, although the other rental on its host cannot be read', async () => {
+  await world.machine({ dollars: 2, gpus: 2 });
+  const who = await world.customer(100_000);
+  const [broken = '', other = ''] = [await world.run(who), await world.run(who)].toSorted();
+  const row = (id: string): Promise<InstanceRow | undefined> => findInstance(world.db.read, id);
+  const held = [(await row(broken))?.workload_id ?? '', (await row(other))?.workload_id ?? ''];
+  const setObserved = (observed: string | null): Promise<number> =>
+    world.db.tx('test.observed', (tx) =>
+      tx.run(sql`update workloads set observed = ${observed} where id = ${held[0]}`),
+    );
+  await setObserved('no report');
+  const reported = world.rooms.instances.noteGpus(held.map((heldBy) => ({ heldBy, fault: 'Xid 79' })));
+  await expect(reported).rejects.toThrow(broken);
+  expect((await row(other))?.gpu_fault).toBe('Xid 79');
+  await setObserved(null);
 });
