@@ -10,10 +10,12 @@ import { sql } from '../../control-plane/base/db/db.ts';
 import { portMeasures } from '../../control-plane/rental/edge/public-ports.ts';
 import { addMeasures, type Metrics, openMetrics } from '../../control-plane/base/http/metrics.ts';
 import type { Gateway } from '../../control-plane/models/gateway/gateway.ts';
+import { replicasBrings } from '../../control-plane/models/replicas/brings.ts';
+import type { WakeCount } from '../../control-plane/models/replicas/replicas.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
 import { earnCents, nameDestination } from '../kit/payees.ts';
 import { addDeposit, noteRead, offlineDeposits } from '../kit/deposits.ts';
-import { someModels, videoModels } from '../kit/models.ts';
+import { fleetModels, someModels, videoModels } from '../kit/models.ts';
 import { openWorld, type World } from '../kit/world.ts';
 import { submitVideo } from './models/video-world.ts';
 import { linkHost, loseHost } from '../kit/machines.ts';
@@ -218,6 +220,31 @@ describe('the gauges', () => {
     expect(await scraped('svc_webhook_deliveries_waiting')).toEqual(['2']);
     expect(await scraped('svc_webhook_deliveries_due_seconds')).toEqual(['5']);
     expect(await scraped('svc_webhook_dead_letters')).toEqual(['1']);
+  });
+  // Prometheus sees no increase in a series that begins at 1.
+  test('show every model at 0 before its first wake and its first disagreement', async () => {
+    await world.close();
+    world = await openWorld(1, { settings: { models: fleetModels({}) } });
+    const { clock, db, rooms } = world;
+    const counted = { wakes: new Array<WakeCount>(), disagreements: new Array<{ poolId: string; count: number }>() };
+    const counts = { wakes: () => counted.wakes, disagreements: () => counted.disagreements };
+    metrics = openMetrics();
+    addMeasures(
+      metrics.registry,
+      replicasBrings({ db, clock, catalog: rooms.catalog, keepMs: 0, replicas: { ...rooms.replicas, counts } })
+        .measures,
+    );
+    const model = 'acme/tiny:economy';
+    const wakes = (ready: number): string[] => [
+      `{model="${model}",outcome="failed"} 0`,
+      `{model="${model}",outcome="ready"} ${ready}`,
+    ];
+    expect((await scraped('svc_model_wakes_total')).toSorted()).toEqual(wakes(0));
+    expect(await scraped('svc_model_disagreements_total')).toEqual([`{model="${model}"} 0`]);
+    counted.wakes.push({ poolId: model, outcome: 'ready', count: 1 });
+    counted.disagreements.push({ poolId: model, count: 1 });
+    expect((await scraped('svc_model_wakes_total')).toSorted()).toEqual(wakes(1));
+    expect(await scraped('svc_model_disagreements_total')).toEqual([`{model="${model}"} 1`]);
   });
   test('show loops, proofs and commits', async () => {
     const loop = { name: 'x', period_ms: 2000, running: false, runs: 1, last_started_ms: 1, last_duration_ms: 1 };

@@ -119,7 +119,8 @@ async function runOne(row: DecoyRow, deps: DecoysDeps): Promise<void> {
     });
   }
   const result = (await wouldProve(instance, deps)) ? await attempt(row, instance, deps) : undefined;
-  const failures = result === undefined ? row.failures : result.ok ? 0 : row.failures + 1;
+  let { failures } = row;
+  if (result !== undefined) failures = result.ok ? 0 : failures + 1;
   const isFound = result?.ok === false && failures >= FAILURES_MIN;
   const detail = result === undefined || result.ok ? row.last_detail : result.detail;
   const periodMs = result?.ok === true || isFound ? PERIOD_MS : AGAIN_MS;

@@ -76,7 +76,10 @@ export function openOwnOutages(deps: OwnOutagesDeps): OwnOutages {
   };
 
   return {
-    beat: () => (underWay ??= beat().finally(() => (underWay = undefined))),
+    beat: () => {
+      underWay ??= beat().finally(() => (underWay = undefined));
+      return underWay;
+    },
     clockSteps: () => steps,
   };
 }
@@ -145,4 +148,12 @@ const GoodSinceRow = z.object({ good_since_ms: int.nullable() });
 export async function storedGoodSinceMs(query: Query): Promise<number> {
   const row = await query.one(GoodSinceRow, sql`select good_since_ms from heartbeats where id = 1`);
   return row?.good_since_ms ?? 0;
+}
+
+const StepRow = z.object({ from_ms: int, until_ms: int });
+
+/** The times that never passed, because the wall clock was set forward over them. */
+export async function clockSteps(query: Query): Promise<{ fromMs: number; untilMs: number }[]> {
+  const rows = await query.all(StepRow, sql`select from_ms, until_ms from clock_steps order by from_ms`);
+  return rows.map(({ from_ms: fromMs, until_ms: untilMs }) => ({ fromMs, untilMs }));
 }

@@ -62,7 +62,7 @@ const SPAN_MS_MIN = 20_000;
 const LIFE_MS_MAX = 2 * PROBE_PERIOD_MS;
 /** An agent needs this long after its start to find its holders. */
 export const SETTLED_MS = 10_000;
-/** A host whose link is never that old is asked to replace a holder this long after the first failure. */
+/** A host whose link never gets older than SETTLED_MS is asked to replace a holder this long after the first failure. */
 const UNSETTLED_MS_MAX = 2 * SETTLED_MS;
 /** A host replaces a holder within this time. */
 const REPAIR_MS_MAX = 10_000;
@@ -107,6 +107,7 @@ export function afterProbe(series: Series, outcome: ProbeOutcome): Series {
     const good = { firstSuccessMs: series.firstSuccessMs ?? outcome.endMs, successes: series.successes + 1 };
     return { ...(series.isHeld ? series : WELL), ...good };
   }
+  // The report of the host counts as a failure of its own, before the first failed probe.
   const hostSaid = series.failures === 0 && outcome.hostFailedMs !== null;
   const firstFailureMs = series.firstFailureMs ?? outcome.hostFailedMs ?? outcome.startMs;
   return {
@@ -143,6 +144,8 @@ export interface FleetView {
   /** When many machines last failed together; null if they have not since the start. */
   togetherUntilMs: number | null;
   quiet: Quiet;
+  /** The times that never passed, because the wall clock was set forward over them. */
+  steps: readonly { fromMs: number; untilMs: number }[];
 }
 
 export interface Standing {
@@ -163,7 +166,7 @@ export function verdict(series: Series, standing: Standing, fleet: FleetView): V
   const repair = mayRepair(series, standing) ? 'repair' : 'as it is';
   if (unreachableSinceMs !== null) {
     if (series.successes >= SUCCESSES_MIN) return 'recover';
-    const isOver = series.failures > 0 && nowMs - unreachableSinceMs >= GRACE_MS;
+    const isOver = series.failures > 0 && passedMs(unreachableSinceMs, nowMs, fleet) >= GRACE_MS;
     return isOver && mayGiveUp(fleet, nowMs) ? 'give up' : repair;
   }
   if (series.isHeld && series.successes > 0) return series.successes >= SUCCESSES_MIN ? 'make good' : 'as it is';
@@ -172,6 +175,16 @@ export function verdict(series: Series, standing: Standing, fleet: FleetView): V
   const mayHold = fleet.togetherSinceMs !== null && nowMs - fleet.togetherSinceMs < TOGETHER_HOLD_MS_MAX;
   if (!mayHold) return 'confirm';
   return series.isHeld ? repair : 'hold';
+}
+
+/**
+ * How long the outage has lasted. A step of the wall clock is no part of it: the instance must not be gone before its host had its half hour. If
+ * the clock was set back since, the time of the step passes after all. Such a step would keep an outage for as long as the clock was ahead.
+ */
+function passedMs(sinceMs: number, nowMs: number, fleet: FleetView): number {
+  const steps = fleet.steps.filter(({ untilMs }) => untilMs <= nowMs);
+  const skipped = steps.map(({ fromMs, untilMs }) => Math.max(0, untilMs - Math.max(fromMs, sinceMs)));
+  return skipped.reduce((leftMs, ms) => leftMs - ms, nowMs - sinceMs);
 }
 
 function mayRepair(

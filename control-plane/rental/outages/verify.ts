@@ -9,16 +9,15 @@
 //   ran       |-----------------------------------------------|
 //   charged   |-------|            |------------|             |
 //   reasons           |--outage----|            |--broken GPU-|
-import { z } from 'zod';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
-import { int } from '../../base/db/columns.ts';
-import { type Query, sql } from '../../base/db/db.ts';
+import type { Query } from '../../base/db/db.ts';
 import type { EventRow, Events } from '../../base/events/events.ts';
 import { freeTimesOf } from '../../money/credits/store.ts';
 import type { SubjectProof } from '../../money/ledger/charges.ts';
 import { segmentsOf } from '../../money/metering/store.ts';
 import { disputesOf } from '../../money/payouts/disputes.ts';
 import { instancesAfter } from '../instances/store.ts';
+import { clockSteps } from './own-outages.ts';
 
 /** No transaction lasts this long. So the journal has entered a move at most this long after the moment that counts for billing. */
 const MOVE_MS_MAX = 60_000;
@@ -98,11 +97,4 @@ function brokenIn(journal: readonly EventRow[]): Span[] {
     const mended = journal.slice(at).find((event) => event.type === 'instance.gpu_mended');
     return [{ fromMs, untilMs: mended?.created_ms ?? Number.POSITIVE_INFINITY }];
   });
-}
-
-const StepRow = z.object({ from_ms: int, until_ms: int });
-
-async function clockSteps(query: Query): Promise<Span[]> {
-  const rows = await query.all(StepRow, sql`select from_ms, until_ms from clock_steps order by from_ms`);
-  return rows.map(({ from_ms: fromMs, until_ms: untilMs }) => ({ fromMs, untilMs }));
 }

@@ -42,7 +42,7 @@ import type { Verdicts } from '../instances/instances.ts';
 import type { Quiet } from '../instances/quiet.ts';
 import { findInstance, type InstanceRow } from '../instances/store.ts';
 import type { ProbeResult, Probes } from '../instances/steps.ts';
-import { storedGoodSinceMs } from './own-outages.ts';
+import { clockSteps, storedGoodSinceMs } from './own-outages.ts';
 import { openProbeHours, type ProbeHours } from './probe-hours.ts';
 import { evidenceOf, seriesOf } from './store.ts';
 import * as store from './store.ts';
@@ -164,15 +164,15 @@ function openFleetView({ db, clock, log, quiet }: WatchDeps): () => Promise<Flee
   let togetherUntilMs: number | null = null;
   return async () => {
     // The count of all machines reads all rows, so it is made only if something fails.
-    const { machines, failing } =
-      (await store.countFailing(db.read)) === 0 ? { machines: 0, failing: 0 } : await store.countMachines(db.read);
+    const fails = (await store.countFailing(db.read)) > 0;
+    const { machines, failing } = fails ? await store.countMachines(db.read) : { machines: 0, failing: 0 };
     const together = failsTogether(machines, failing);
     if (together && togetherSinceMs === null) {
       log.error({ machines, failing }, 'many machines fail at once: verdicts are held; check our own network first');
     }
     togetherSinceMs = together ? (togetherSinceMs ?? clock.now()) : null;
     if (together) togetherUntilMs = clock.now();
-    return { togetherSinceMs, togetherUntilMs, quiet };
+    return { togetherSinceMs, togetherUntilMs, quiet, steps: fails ? await clockSteps(db.read) : [] };
   };
 }
 

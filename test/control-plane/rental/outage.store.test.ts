@@ -182,6 +182,25 @@ describe('an outage', () => {
     expect(events.at(-1)).toBe('instance.failed');
   });
 
+  test('ends the instance after half an hour that has passed, also if the clock is set forward', async () => {
+    const watchAndBeat = async (ms: number): Promise<void> => {
+      for (let passedMs = 0; passedMs < ms; passedMs += 30_000) {
+        await beat();
+        await watch(30_000);
+      }
+    };
+    await world.machine();
+    const id = await world.run(await world.customer(10_000));
+    await watchAndBeat(QUIET_AFTER_START_MS);
+    world.probeAnswers.set(id, DEAD);
+    await watchAndBeat(60_000);
+    world.clock.step(GRACE_MS);
+    await watchAndBeat(GRACE_MS - 120_000);
+    expect(await instance(id)).toMatchObject({ status: 'unreachable' });
+    await watchAndBeat(120_000);
+    expect(await instance(id)).toMatchObject({ status: 'error' });
+  });
+
   test.each([
     ['was away', () => world.restart()],
     ['stood still', async () => world],

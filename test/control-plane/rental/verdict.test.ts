@@ -18,6 +18,7 @@ const fleet: FleetView = {
   quiet: cameBack(START_MS - QUIET_AFTER_START_MS),
   togetherSinceMs: null,
   togetherUntilMs: null,
+  steps: [],
 };
 
 /** The quiet time if the control plane came back then. */
@@ -170,6 +171,25 @@ test('no rental is given up while the control plane has just started: its host m
   const fresh = { ...fleet, quiet: cameBack(START_MS + GRACE_MS - QUIET_AFTER_START_MS + 1) };
   expect(verdict(down, standing(GRACE_MS, false, START_MS), fresh)).toBe('as it is');
   expect(verdict(down, standing(GRACE_MS + 1, false, START_MS), fresh)).toBe('give up');
+});
+
+test('time that a wall clock has skipped since the outage began does not end a rental', () => {
+  const down = after(look(0), look(10_000));
+  const step = (fromMs: number, untilMs: number) => ({ fromMs: START_MS + fromMs, untilMs: START_MS + untilMs });
+  const stepped = { ...fleet, steps: [step(-60_000, 5_000), step(60_000, 70_000), step(GRACE_MS, 2 * GRACE_MS)] };
+  const lastedMs = 2 * GRACE_MS + 15_000;
+  expect(verdict(down, standing(lastedMs - 1, false, START_MS), stepped)).toBe('as it is');
+  expect(verdict(down, standing(lastedMs, false, START_MS), stepped)).toBe('give up');
+});
+
+test.each([
+  ['before it', -GRACE_MS],
+  ['in it', 1],
+])('an outage ends after half an hour, also if the clock was set far forward %s and back again', (_when, fromMs) => {
+  const down = after(look(0), look(10_000));
+  const stepped = { ...fleet, steps: [{ fromMs: START_MS + fromMs, untilMs: START_MS + 100 * GRACE_MS }] };
+  expect(verdict(down, standing(GRACE_MS - 1, false, START_MS), stepped)).toBe('as it is');
+  expect(verdict(down, standing(GRACE_MS, false, START_MS), stepped)).toBe('give up');
 });
 
 test('no rental is given up while many machines fail together, for a day at most, and until two minutes after that', () => {

@@ -5,6 +5,7 @@ import { deletedEndpoints } from '../../../../control-plane/rental/webhooks/endp
 import { sql, type Tx } from '../../../../control-plane/base/db/db.ts';
 import type { ChangeWebhookEndpoint } from '../../../../shared/api/webhook.ts';
 import { OutboundError } from '../../../../control-plane/base/outbound/policy.ts';
+import { createLog } from '../../../../shared/log.ts';
 import { eventually } from '../../../kit/processes.ts';
 import { dueEndpoints } from '../../../../control-plane/rental/webhooks/endpoint-store.ts';
 import { openWebhookWorld, type WebhookWorld } from './fixture.ts';
@@ -83,6 +84,19 @@ describe('an endpoint that fails', () => {
     }
   });
   // Specification 6.4: 410 is retried like any failure, and the endpoint stays enabled.
+  test('writes at most 30 lines a minute to the log, however often its owner lets it change', async () => {
+    await world.close();
+    const lines: string[] = [];
+    world = await openWebhookWorld({ log: createLog('test', 'warn', { write: (line) => void lines.push(line) }) });
+    const { id } = await world.endpoint();
+    const { webhooks } = world.rooms;
+    for (let i = 0; i < 40; i += 1) {
+      world.outbound.answer = async () => ({ status: i % 2 === 0 ? 410 : 204 });
+      await world.db.tx('test.test', (tx) => webhooks.test(tx, world.who.orgId, id, {}));
+      await world.carry();
+    }
+    expect(lines.filter((line) => line.includes('changed its health'))).toHaveLength(30);
+  });
   test('is degraded by 410 and stays enabled, and its deliveries are tried like any other', async () => {
     const { id } = await world.endpoint();
     world.outbound.answer = async () => ({ status: 410 });

@@ -10,7 +10,7 @@ import {
 import type { NewWebhookEndpoint, WebhookEventType } from '../../../../shared/api/webhook.ts';
 import { eventually } from '../../../kit/processes.ts';
 import { scriptedOutbound, type ScriptedOutbound } from '../../../kit/scripted-outbound.ts';
-import { openWorld, type World, type WorldAccount } from '../../../kit/world.ts';
+import { openWorld, type World, type WorldAccount, type WorldOutside } from '../../../kit/world.ts';
 
 export interface WebhookWorld extends World {
   outbound: ScriptedOutbound;
@@ -32,9 +32,9 @@ const ALL_TYPES: readonly WebhookEventType[] = [
   'instance.failed',
 ];
 
-export async function openWebhookWorld(): Promise<WebhookWorld> {
+export async function openWebhookWorld(outside: WorldOutside = {}): Promise<WebhookWorld> {
   const outbound = scriptedOutbound();
-  const world = await openWorld(1, { webhookOutbound: outbound });
+  const world = await openWorld(1, { ...outside, webhookOutbound: outbound });
   const { db, clock, rooms } = world;
   const who = await world.customer(100_000);
   return {
