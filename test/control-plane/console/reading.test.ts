@@ -8,7 +8,11 @@ interface Key {
 }
 
 interface Reading {
-  openResource(path: string): { data: { value: Key | undefined }; error: { value: unknown }; reload(): Promise<void> };
+  openResource(path: string | (() => string)): {
+    data: { value: Key | undefined };
+    error: { value: unknown };
+    reload(): Promise<void>;
+  };
   openList(options: { path: string; idOf(row: Key): string; isWhole: boolean; isLive: boolean }): {
     rows: { value: readonly { value: Key }[] | undefined };
     error: { value: unknown };
@@ -145,4 +149,18 @@ test.each(['answer', 'failure'])('the %s of an older read of a resource does not
   await reads[0];
   expect(resource.data.value).toEqual(key('a', 'revoked'));
   expect(resource.error.value).toBeUndefined();
+});
+
+test('a path that follows the time is asked for again by each read', async () => {
+  let hour = 1;
+  const resource = openResource(() => `/v1/metrics?from=${hour}`);
+  const first = resource.reload();
+  underWay[0]?.answer(key('a'));
+  await first;
+  hour = 2;
+  const second = resource.reload();
+  underWay[1]?.answer(key('b'));
+  await second;
+  expect(underWay.map(({ url }) => url.split('?').at(-1))).toEqual(['from=1', 'from=2']);
+  expect(resource.data.value?.id).toBe('b');
 });

@@ -14,8 +14,11 @@ interface ResourceOptions {
   everyMs?: number;
 }
 
-/** Reads a path while the component is shown. An undefined path reads nothing. */
-export function useResource<T>(path: string | undefined, { on = [], everyMs }: ResourceOptions = {}): Resource<T> {
+/** Reads a path while the component is shown. An undefined path reads nothing. A function must stay the same from one drawing to the next. */
+export function useResource<T>(
+  path: string | (() => string) | undefined,
+  { on = [], everyMs }: ResourceOptions = {},
+): Resource<T> {
   const resource = useMemo(() => openResource<T>(path), [path]);
   useEffect(() => {
     if (path === undefined) return undefined;

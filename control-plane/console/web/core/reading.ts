@@ -15,7 +15,8 @@ export interface Resource<T> {
   reload(): Promise<void>;
 }
 
-export function openResource<T>(path: string | undefined): Resource<T> {
+/** `path` is a function for a path whose query follows the time: each read asks it again. */
+export function openResource<T>(path: string | (() => string) | undefined): Resource<T> {
   const data = signal<T | undefined>(undefined);
   const error = signal<ApiError | undefined>(undefined);
   const begin = openOrder();
@@ -26,7 +27,7 @@ export function openResource<T>(path: string | undefined): Resource<T> {
       if (path === undefined) return;
       const isNewest = begin();
       try {
-        const answer = await get<T>(path);
+        const answer = await get<T>(typeof path === 'string' ? path : path());
         if (!isNewest()) return;
         data.value = answer;
         error.value = undefined;

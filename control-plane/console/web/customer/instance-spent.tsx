@@ -3,7 +3,7 @@ import { useEffect } from 'preact/hooks';
 import type { Instance } from '../../../../shared/api/instance.ts';
 import { dollars, duration } from '../core/format.ts';
 import { Ribbon, type RibbonPiece } from '../parts/ribbon.tsx';
-import type { Costs } from './instance-costs.ts';
+import type { Costs } from './cost-reads.ts';
 
 const DAY_MS = 86_400_000;
 

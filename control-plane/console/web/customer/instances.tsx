@@ -10,7 +10,8 @@ import type { Column } from '../parts/table.tsx';
 import { LiveTable } from '../parts/table.tsx';
 import { Empty, Head, Problem } from '../parts/layout.tsx';
 import { RibbonKey } from '../parts/ribbon.tsx';
-import { type Costs, useCosts } from './instance-costs.ts';
+import type { Costs } from './cost-reads.ts';
+import { useCosts } from './instance-costs.ts';
 import { LastDay, Spent, SpentByRows } from './instance-spent.tsx';
 import { InstanceStatus } from './instance-status.tsx';
 

@@ -1,5 +1,5 @@
 // Figures of the GPUs of an instance or a machine: charts of the mean of all GPUs, and a table of the current figures of each GPU.
-import { useMemo, useState } from 'preact/hooks';
+import { useCallback, useState } from 'preact/hooks';
 import type { InstanceMetrics, MachineMetrics } from '../../../../shared/api/metrics.ts';
 import { serviceNow } from '../core/clock.ts';
 import { useResource } from '../core/data.ts';
@@ -47,7 +47,8 @@ interface GpuMetricsProps {
 
 export function GpuMetrics({ path: route, cli }: GpuMetricsProps) {
   const [hours, setHours] = useState<number>(WINDOWS_H[0]);
-  const path = useMemo(() => pathOf(route, hours), [route, hours]);
+  // Each read has a window of its own, which ends now.
+  const path = useCallback(() => pathOf(route, hours), [route, hours]);
   const { data, error, reload } = useResource<Metrics>(path, { everyMs: REREAD_MS });
   const metrics = data.value;
   const count = metrics?.gpus.length ?? 0;
