@@ -64,6 +64,8 @@ main() {
   home=$root$prefix
   # This link names the version that runs. Each role has its own link, so that one can be upgraded without the other.
   link=$home/$unit
+  # An installation enables the unit while this mark is there. Without it, an upgrade leaves a unit disabled that the operator has disabled.
+  mark=$home/.$unit.new
   exclude_others
   case $action in
     install) install ;;
@@ -85,8 +87,12 @@ install() {
   [ "$token" != - ] || read -r token || [ -n "$token" ] || die 'there is no token on the standard input'
   place_version
   place_config
+  if [ -z "$before" ] || [ -n "$url" ]; then : >"$mark"; fi
   point_to "$build"
-  systemctl enable --quiet "$unit"
+  if [ -e "$mark" ]; then
+    systemctl enable --quiet "$unit"
+    rm -f "$mark"
+  fi
   if [ -n "$url" ]; then
     # The token goes through a pipe: other users of this machine read the arguments of every process.
     # shellcheck disable=SC2086
@@ -286,13 +292,20 @@ take_away() {
   if [ "$role$was_running$force" = control-planeyes ]; then
     die "it serves customers: systemctl stop $unit first, or end it with --force"
   fi
+  # The unit is enabled again if this removal does not come to its end.
+  if systemctl is-enabled --quiet "$unit" 2>/dev/null; then : >"$mark"; fi
   # An interrupted run may have left the link without the unit. systemd refuses to disable a unit that has no file.
   if [ -e "$unit_file" ] || [ -n "$was_running" ]; then systemctl disable --quiet --now "$unit"; fi
   if [ "$role" = agent ] && ! "$link/bin/svc-agent" clear --config "$config" ${force:+--force}; then
-    if [ -n "$was_running" ]; then systemctl enable --quiet --now "$unit"; fi
+    if [ -n "$was_running" ]; then
+      systemctl enable --quiet --now "$unit"
+    elif [ -e "$mark" ]; then
+      systemctl enable --quiet "$unit"
+    fi
+    rm -f "$mark"
     die 'nothing was removed'
   fi
-  rm -f "$unit_file" "$command_link" "$link"
+  rm -f "$unit_file" "$command_link" "$link" "$mark"
   rm -rf "$cache"
   systemctl daemon-reload
   prune

@@ -1,7 +1,6 @@
 // install.sh with small packages: the files it writes, the programs it calls, and its behaviour if a version does not start.
 import {
   chmodSync,
-  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -14,23 +13,11 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { capture } from '../kit/capture.ts';
 import { type Installation, openInstallation } from '../kit/installation.ts';
-
-const CHECKOUT = resolve(import.meta.dirname, '../..');
-/** Writes down how it was called; its agent is up, fit and without rentals unless files of the package say otherwise. */
-const PROGRAM = `#!/bin/sh
-here=$(dirname "$(readlink -f "$0")")
-echo "\${0##*/} $*" >>"$INSTALLATION/recorded"
-case $1 in
-  enroll) sed 's/^/read /' >>"$INSTALLATION/recorded" ;;
-  status) [ -e "$here/../silent" ] || echo 'agent: 1.0.0'; exit 1 ;;
-  check) [ ! -e "$here/../unfit" ] || { echo 'it has no GPU and no nft' >&2; exit 1; } ;;
-  clear) [ ! -e "$here/../rented" ] || [ "$4" = --force ] ;;
-esac
-`;
+import { makeSmallPackage, PROGRAM } from '../kit/small-package.ts';
 
 let dir: string;
 let host: Installation;
@@ -40,21 +27,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true }));
 
-/** A package of a few files; `faults` are names of files that PROGRAM and the scripted systemctl look for. */
-function makePackage(build: string, ...faults: string[]): string {
-  const folder = join(dir, 'packages', build);
-  for (const part of ['bin', 'etc']) mkdirSync(join(folder, part), { recursive: true });
-  cpSync(join(CHECKOUT, 'installer/install.sh'), join(folder, 'install.sh'));
-  cpSync(join(CHECKOUT, 'systemd'), join(folder, 'systemd'), { recursive: true });
-  for (const name of ['agent', 'control-plane']) {
-    cpSync(join(CHECKOUT, `installer/${name}.yaml`), join(folder, `etc/${name}.yaml`));
-    writeFileSync(join(folder, `bin/svc-${name}`), PROGRAM, { mode: 0o755 });
-  }
-  writeFileSync(join(folder, 'bin/node'), PROGRAM, { mode: 0o755 });
-  for (const name of ['BUILD', ...faults]) writeFileSync(join(folder, name), `${build}\n`);
-  return folder;
-}
-
+const makePackage = (build: string, ...faults: string[]): string => makeSmallPackage(dir, build, faults);
 const inRoot = (path: string): string => join(host.root, path);
 const current = (unit: string): string => readlinkSync(inRoot(`opt/gpu-rental-service/${unit}`));
 const versions = (): string[] => readdirSync(inRoot('opt/gpu-rental-service/versions')).toSorted();
