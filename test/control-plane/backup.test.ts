@@ -122,6 +122,21 @@ describe('a backup', () => {
     await expect(backup(config, at('copy.db'))).rejects.toThrow(`${path} is not a SQLite database`);
     expect(readdirSync(dir).filter((name) => name.startsWith('copy'))).toEqual([]);
   });
+  test('refuses a second one to the same file while the first is at work, which ends whole', async () => {
+    await startOnce();
+    const first = backup(config, at('copy.db'));
+    await expect(backup(config, at('copy.db'))).rejects.toThrow('another backup is writing');
+    await first;
+    expect(readdirSync(dir).filter((name) => name.startsWith('copy'))).toEqual(['copy.db']);
+    expect(await restoreFrom(at('copy.db'), { force: true })).toMatchObject({ restored: path });
+  });
+  test('begins anew after one to the same file was killed', async () => {
+    await startOnce();
+    writeFileSync(at('copy.db.part'), 'half');
+    writeFileSync(at('copy.db.part.lock'), '');
+    await backup(config, at('copy.db'));
+    expect(readdirSync(dir).filter((name) => name.startsWith('copy'))).toEqual(['copy.db']);
+  });
   test('of PostgreSQL is refused with one sentence and exit code 2', async () => {
     const refusal = backup(configOf({ postgres: 'postgres://x@127.0.0.1/x' }), at('copy.db'));
     await expect(refusal).rejects.toThrow('back it up with pg_dump');

@@ -3,30 +3,29 @@ import { closeSync, existsSync, fsyncSync, linkSync, openSync, rmSync, statSync 
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { DbError, fileError } from './db.ts';
+import { lockSqlite } from './sqlite.ts';
 
 /**
  * Writes a snapshot of the database at `source` to the new file `target` (mode 0600) and returns its size in bytes. Writers are not
  * blocked, in this process or another. `target` appears complete, flushed and checked, or not at all.
- * @throws DbError `bad_backup` if the copy is damaged, `not_a_database` if `source` is another file; Error if `source` does not exist or
- * `target` exists already
+ * @throws DbError `bad_backup` if the copy is damaged, `not_a_database` if `source` is another file; Error if `source` does not exist,
+ * `target` exists already, or another backup writes it
  */
 export async function backupSqlite(source: string, target: string): Promise<number> {
   if (existsSync(target)) throw new Error(`${target} exists already: name a new file`);
   if (!existsSync(dirname(target))) throw new Error(`there is no directory ${dirname(target)}`);
   const part = `${target}.part`;
-  rmSync(part, { force: true });
-  // The file is created here to set its mode: SQLite keeps the mode of an existing file.
-  closeSync(openSync(part, 'wx', 0o600));
+  // The kernel releases the lock if this process is killed. The next backup to this file then begins anew.
+  const unlock = lockPart(part);
   try {
-    await copySnapshot(source, part).catch((error: unknown) => {
-      throw fileError(source, error);
-    });
-    checkSqlite(part);
-    flush(part);
+    rmSync(part, { force: true });
+    await writePart(source, part);
     // Unlike a rename, a link never replaces a file that was created in the meantime.
     linkSync(part, target);
   } finally {
     rmSync(part, { force: true });
+    rmSync(`${part}.lock`, { force: true });
+    unlock();
   }
   flush(dirname(target));
   return statSync(target).size;
@@ -73,6 +72,27 @@ export function refuseHalfRestored(path: string): void {
     'half_restored',
     `the restore of ${path} was interrupted: run it again. The database that was there is ${path}.before-restore-<time>`,
   );
+}
+
+/** @throws Error if another backup writes this file */
+function lockPart(part: string): () => void {
+  try {
+    return lockSqlite(part);
+  } catch (error) {
+    if (!(error instanceof DbError) || error.code !== 'database_in_use') throw error;
+    throw new Error(`another backup is writing ${part}: wait for it, or name another file`, { cause: error });
+  }
+}
+
+/** Writes a checked and flushed copy of the database at `source`. */
+async function writePart(source: string, part: string): Promise<void> {
+  // The file is created here to set its mode: SQLite keeps the mode of an existing file.
+  closeSync(openSync(part, 'wx', 0o600));
+  await copySnapshot(source, part).catch((error: unknown) => {
+    throw fileError(source, error);
+  });
+  checkSqlite(part);
+  flush(part);
 }
 
 async function copySnapshot(source: string, target: string): Promise<void> {
