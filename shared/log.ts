@@ -61,10 +61,10 @@ export function lossyDestination(fd: number): DestinationStream {
   };
 }
 
-/** Maximum number of lines per machine or address in one window. */
+/** Maximum number of lines per machine, address or organisation in one window. */
 const LINES_PER_WINDOW = 30;
 const WINDOW_MS = 60_000;
-/** Maximum number of machines and addresses that are counted separately at a time. All others share one count. */
+/** Maximum number of machines, addresses and organisations that are counted separately at a time. All others share one count. */
 const SOURCES_MAX = 10_000;
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
 
@@ -75,8 +75,8 @@ interface Count {
 }
 
 /**
- * Wraps a log. Lines with a `machine_id` or `client_ip` are counted per value: above 30 in a minute they are dropped, and the first line
- * afterwards contains their number (`suppressed_lines`). Lines without these fields are our own and are all written.
+ * Wraps a log. Lines with a `machine_id`, `client_ip` or `org_id` are counted per value of the first of these: above 30 in a minute they are dropped,
+ * and the first line afterwards contains their number (`suppressed_lines`). Lines without these fields are our own and are all written.
  */
 export function throttledLog(log: Log, clock: Pick<Clock, 'monotonicMs'>): Log {
   const counts = new Map<string, Count>();
@@ -109,9 +109,8 @@ export function throttledLog(log: Log, clock: Pick<Clock, 'monotonicMs'>): Log {
 }
 
 function sourceOf(fields: object): string | undefined {
-  const { machine_id: machineId, client_ip: clientIp } = fields as { machine_id?: unknown; client_ip?: unknown };
-  if (typeof machineId === 'string') return machineId;
-  return typeof clientIp === 'string' ? clientIp : undefined;
+  const { machine_id: machineId, client_ip: clientIp, org_id: orgId } = fields as Record<string, unknown>;
+  return [machineId, clientIp, orgId].find((source) => typeof source === 'string');
 }
 
 function forgetOld(counts: Map<string, Count>, nowMs: number): void {

@@ -39,14 +39,16 @@ test('a machine can write thirty lines a minute; the first line of the next minu
   expect(lines.at(-1)).not.toHaveProperty('suppressed_lines');
 });
 
-test('an address is counted like a machine; lines of our own are all written, whatever their form', () => {
+test('an address and an organisation are counted like a machine; lines of our own are all written, whatever their form', () => {
   const { lines, log } = open();
   for (let i = 0; i < 40; i += 1) {
     log.warn({ client_ip: '192.0.2.1' }, 'an agent link was refused');
+    log.warn({ org_id: 'org_1', endpoint_id: `e${i}` }, 'its owner caused this');
     log.info({ rentals: i }, 'ours');
     log.info('plain words');
   }
   expect(lines.filter(({ msg }) => msg === 'an agent link was refused')).toHaveLength(30);
+  expect(lines.filter(({ msg }) => msg === 'its owner caused this')).toHaveLength(30);
   expect(lines.filter(({ msg }) => msg === 'ours' || msg === 'plain words')).toHaveLength(80);
 });
 

@@ -3,7 +3,7 @@
 // Attempts in progress are known in memory only. Just the primary control plane runs this loop, so a claim in the database would help
 // nobody, and it would have to expire. If a process dies, its rows are still due, and the next process repeats the attempt.
 import type { Clock } from '../../../shared/clock.ts';
-import type { Log } from '../../../shared/log.ts';
+import { type Log, throttledLog } from '../../../shared/log.ts';
 import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX } from '../../../shared/limits.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import type { Db } from '../../base/db/db.ts';
@@ -59,7 +59,9 @@ interface DueDelivery {
   endpoint: EndpointRow;
 }
 
-export function openCourier(deps: CourierDeps): Courier {
+export function openCourier(given: CourierDeps): Courier {
+  // The owner of an endpoint decides how often its health changes, so the lines about that are limited.
+  const deps = { ...given, log: throttledLog(given.log, given.clock) };
   const { db, clock, log } = deps;
   const stopping = new AbortController();
   const lanes = openLanes<DueDelivery>({
@@ -104,7 +106,8 @@ async function dueJobs(
   busy: number,
   { db, clock }: CourierDeps,
 ): Promise<{ slots: number; jobs: DueDelivery[] }> {
-  const [nowMs, endpoint] = [clock.now(), await findEndpoint(db.read, endpointId)];
+  const nowMs = clock.now();
+  const endpoint = await findEndpoint(db.read, endpointId);
   if (endpoint === undefined || endpoint.status === 'disabled') return { slots: 0, jobs: [] };
   // Deliveries in progress may still be due, so this reads more rows than there are free slots.
   const due = (isUrgent: boolean, slots: number): Promise<DeliveryRow[]> =>
@@ -133,7 +136,8 @@ async function record(before: DeliveryRow, { row, outcome }: Attempt, deps: Cour
   const nowMs = clock.now();
   const recorded = await db.tx('webhooks.record', async (tx) => {
     await tx.lock('webhook_endpoint', before.endpoint_id);
-    const [delivery, endpoint] = [await findDelivery(tx, before.id), await findEndpoint(tx, before.endpoint_id)];
+    const delivery = await findDelivery(tx, before.id);
+    const endpoint = await findEndpoint(tx, before.endpoint_id);
     // Meanwhile the endpoint was deleted, or another process has recorded an attempt or given the delivery up.
     if (delivery === undefined || endpoint === undefined || delivery.next_attempt_ms === null) return undefined;
     if (delivery.attempts !== before.attempts) return undefined;
@@ -148,7 +152,7 @@ async function record(before: DeliveryRow, { row, outcome }: Attempt, deps: Cour
     if (isAskedAgain(before, delivery) && step.to !== 'succeeded' && row.n < WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX)
       await retry(tx, endpoint.id, delivery.id, nowMs);
     await refreshDue(tx, endpoint.id);
-    return { status: step.to, from: endpoint.status, to: health.status };
+    return { status: step.to, orgId: endpoint.org_id, from: endpoint.status, to: health.status };
   });
   if (recorded === undefined) return;
   const about = { endpoint_id: before.endpoint_id, delivery_id: before.id, event_id: before.event_id, attempt: row.n };
@@ -157,7 +161,10 @@ async function record(before: DeliveryRow, { row, outcome }: Attempt, deps: Cour
     'webhook attempt',
   );
   if (recorded.from !== recorded.to)
-    log.warn({ ...about, from: recorded.from, to: recorded.to }, 'a webhook endpoint changed its health');
+    log.warn(
+      { ...about, org_id: recorded.orgId, from: recorded.from, to: recorded.to },
+      'a webhook endpoint changed its health',
+    );
 }
 
 /** The owner asked for a retry while the attempt was in progress. The attempt is not that retry, because it may have failed already. */
