@@ -36,7 +36,7 @@ export async function surveyHost(config: AgentConfig, clock = systemClock()): Pr
   return inventory;
 }
 
-/** The errors in the kernel log are left to the agent. */
+/** The GPUs, without the errors in the kernel log, which only the agent reads. */
 async function readCards(nvidiaSmi: string): Promise<GpuReading> {
   const gpus = (await readGpus(nvidiaSmi, () => [])) ?? [];
   const unfit = await readUnfit(nvidiaSmi);
@@ -61,8 +61,8 @@ export interface Cleared {
 }
 
 /**
- * Removes containers, networks and holders of this machine's rentals, and the fence. The enrolment stays. It does without a Docker Engine that
- * is gone. @throws Error if an agent runs here, or if a rental is here and `force` is false
+ * Removes containers, networks and holders of this machine's rentals, and the fence. The enrolment stays. If the Docker Engine is gone, the holders
+ * and the fence are removed. @throws Error if an agent runs here, or if a rental is here and `force` is false
  */
 export async function clearHost(config: AgentConfig, { force }: { force: boolean }): Promise<Cleared> {
   const { state_dir: stateDir } = config;

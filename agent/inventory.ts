@@ -24,8 +24,8 @@ const INVENTORY_PERIOD_MS = 60_000;
 /** A broken GPU is noticed within this time. */
 const KERNEL_LOG_PERIOD_MS = 5_000;
 /**
- * The link waits for the first reading, and rentals without a link count as unreachable after 20 seconds. A broken card can block nvidia-smi,
- * and the engine can hang.
+ * The longest time that the start waits for the first reading. A broken card can block nvidia-smi, and the engine can hang. Meanwhile there is no
+ * link, and rentals without a link count as unreachable after 20 seconds.
  */
 const FIRST_MS_MAX = 10_000;
 const UNREAD: GpuReading = {
@@ -71,11 +71,11 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
     clock,
     log,
   });
-  /** A reading that began before the start may end after it. */
+  /** The ids of our containers; none until `start` is called. A reading asks for them late, so one that began before `start` may get them. */
   let idsNow = (): readonly string[] => [];
   const reading = (): InventoryReading => ({ engine, facts, diskEnforced: disk.enforced(), fence: fence.finding() });
   const take = async (): Promise<Inventory> => takeInventory(await gpus.read(() => idsNow()), reading());
-  let inventory = (await inFirstTime(take(), clock)) ?? inventoryOf(UNREAD, reading(), NO_VERSIONS);
+  let inventory = (await withinFirstTime(take(), clock)) ?? inventoryOf(UNREAD, reading(), NO_VERSIONS);
   let loops: Loop[] = [];
   return {
     inventory: () => inventory,
@@ -181,7 +181,7 @@ function inventoryOf(gpus: GpuReading, taking: InventoryReading, versions: Versi
 }
 
 /** The first inventory; undefined if it takes too long. Its reading goes on, and the next one waits for nvidia-smi together with it. */
-async function inFirstTime(first: Promise<Inventory>, clock: Clock): Promise<Inventory | undefined> {
+async function withinFirstTime(first: Promise<Inventory>, clock: Clock): Promise<Inventory | undefined> {
   const over = new AbortController();
   const tooLong = clock.sleep(FIRST_MS_MAX, over.signal).then(() => undefined);
   return Promise.race([first, tooLong]).finally(() => over.abort());

@@ -8,7 +8,7 @@ import { busIdOf, type DriverMessage, readDriverLine } from './xids.ts';
 const Finding = z.strictObject({ xid: z.number(), severity: GpuFault.shape.severity, words: z.string() });
 
 export const Memory = z.strictObject({
-  /** The boot of the host from which all members except `breaks` are known. Only `breaks` is kept after a reboot. */
+  /** The boot of the host that all members except `breaks` are about. After a reboot, only `breaks` is kept. */
   boot_id: z.string(),
   /** The last record of the kernel log that was taken into account. */
   heard_seq: z.number(),
@@ -86,6 +86,7 @@ export function countCards({ gpus, gpu_faults: faults }: Pick<Inventory, 'gpus' 
   return new Set([...gpus, ...faults].map(({ uuid }) => uuid)).size;
 }
 
+/** Why a card must not be rented, the most serious reason first. */
 function reasonsOf(
   card: Card,
   { breaks }: Memory,
@@ -94,15 +95,13 @@ function reasonsOf(
   const findings = card.findings.map(({ xid, severity, words }) => ({ severity, detail: `Xid ${xid}: ${words}` }));
   const other = unfit.get(card.uuid);
   const often = breaks.filter(({ uuid, at_ms }) => uuid === card.uuid && at_ms > nowMs - BREAKS_MS).length;
-  return [
-    ...findings.filter(({ severity }) => severity === 'broken'),
-    ...(isLost(card) ? [{ severity: 'broken' as const, detail: 'nvidia-smi does not list it any more' }] : []),
-    ...findings.filter(({ severity }) => severity === 'unfit'),
-    ...(other === undefined ? [] : [{ severity: 'unfit' as const, detail: other }]),
-    ...(often < BREAKS_MAX
-      ? []
-      : [{ severity: 'unfit' as const, detail: `it broke ${often} times in seven days: have it inspected` }]),
-  ];
+  const reasons: Omit<GpuFault, 'uuid'>[] = findings.filter(({ severity }) => severity === 'broken');
+  if (isLost(card)) reasons.push({ severity: 'broken', detail: 'nvidia-smi does not list it any more' });
+  reasons.push(...findings.filter(({ severity }) => severity === 'unfit'));
+  if (other !== undefined) reasons.push({ severity: 'unfit', detail: other });
+  if (often >= BREAKS_MAX)
+    reasons.push({ severity: 'unfit', detail: `it broke ${often} times in seven days: have it inspected` });
+  return reasons;
 }
 
 function afterNews(cards: Card[], news: DriverMessage): Card[] {

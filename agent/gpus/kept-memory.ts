@@ -7,8 +7,8 @@ import { Memory, memoryOf } from './faults.ts';
 
 export interface KeptMemory {
   now(): Memory;
-  /** Resolves once the memory is stored, or could not be. Calls may overlap: the file is written once at a time. */
-  become(next: Memory): Promise<void>;
+  /** Resolves once `next` is stored, or could not be stored, which is logged. Calls may overlap: the file is written once at a time. */
+  replace(next: Memory): Promise<void>;
 }
 
 export async function openMemory(
@@ -18,22 +18,27 @@ export async function openMemory(
 ): Promise<KeptMemory> {
   const file = join(stateDir, 'gpus.json');
   const stored = await files.read(file, Memory).catch((error: unknown) => {
-    log.error({ err: error }, 'the record of the GPUs is damaged and begins empty');
+    log.error({ err: error }, 'the record of GPU faults (gpus.json) is damaged, so the agent begins with an empty one');
     return undefined;
   });
   let memory = memoryOf(stored, bootId);
-  let storing = Promise.resolve();
+  let lastStore = Promise.resolve();
   const store = async (): Promise<void> => {
     await files.write(file, memory).catch((error: unknown) => {
-      log.error({ err: error }, 'the record of the GPUs could not be stored; it counts until this process ends');
+      log.error(
+        { err: error },
+        'the record of GPU faults (gpus.json) could not be stored, so it is lost when the agent ends: look at the disk',
+      );
     });
   };
   return {
     now: () => memory,
-    become: async (next) => {
-      const isNews = JSON.stringify(next) !== JSON.stringify(memory);
+    replace: async (next) => {
+      const isNew = JSON.stringify(next) !== JSON.stringify(memory);
       memory = next;
-      if (isNews) await (storing = storing.then(store));
+      if (!isNew) return;
+      lastStore = lastStore.then(store);
+      await lastStore;
     },
   };
 }

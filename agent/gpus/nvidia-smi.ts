@@ -18,9 +18,9 @@ export type GpuCard = Omit<GpuFacts, 'foreign_use'>;
 const QUERY_MS_MAX = 20_000;
 
 /**
- * All GPUs, and whether a foreign process uses them. A process counts as ours if its cgroup names one of `containerIds`, which are asked for
- * after the processes: nvidia-smi may take seconds, in which a container starts. Undefined on a machine without nvidia-smi; an nvidia-smi that
- * fails is an error.
+ * All GPUs, and whether a foreign process uses them. A process counts as ours if its cgroup names one of `containerIds`. The ids are read after the
+ * processes, because a container may start while nvidia-smi works for seconds. Undefined on a machine without nvidia-smi.
+ * @throws Error if nvidia-smi fails
  */
 export async function readGpus(
   nvidiaSmi: string,
@@ -71,9 +71,9 @@ const RETIRED_AND_MIG = `${RETIRED},mig.mode.current`;
 const REMAPPED = '--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure';
 
 /**
- * Why cards must not get a new rental, in words, by UUID: faults of their memory, and MIG mode. It is no fault if the driver does not know a
- * query, or if a card does not have a value (`[N/A]`: most consumer cards). Lifetime counters are ignored, because those errors were repaired.
- * `answers` keeps the last answer to each query, which counts while the query fails: an nvidia-smi that is late does not make a bad card good.
+ * Why cards must not get a new rental, in words, by UUID: faults of their memory, and MIG mode. A driver that does not know a query is no fault, and
+ * neither is a value that a card does not have (`[N/A]`: most consumer cards). Lifetime counters are ignored, because those errors were repaired.
+ * `answers` keeps the last answer to each query. While a query fails, its last answer counts: an nvidia-smi that is late makes no bad card good.
  */
 export async function readUnfit(
   nvidiaSmi: string,

@@ -71,7 +71,7 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
     }
     const listed = found ?? [];
     unfit = await readUnfit(deps.nvidiaSmi, unfitAnswers);
-    await memory.become(afterListing(memory.now(), listed, clock.now()));
+    await memory.replace(afterListing(memory.now(), listed, clock.now()));
     return [...listed, ...passedOver(memory.now())];
   };
 
@@ -90,7 +90,8 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
         broken = false;
         return { gpus: known, gpu_error: '', gpu_faults: faults() };
       } catch (error) {
-        const [last, detail] = [known, messageOf(error).slice(0, ERROR_CHARS_MAX)];
+        const last = known;
+        const detail = messageOf(error).slice(0, ERROR_CHARS_MAX);
         known = undefined;
         if (last !== undefined) return { gpus: last, gpu_error: '', gpu_faults: faults() };
         if (!broken) log.error({ detail }, 'nvidia-smi fails: no GPU of this machine is offered');
@@ -108,7 +109,7 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
 }
 
 interface Listener {
-  /** Takes the new records of the kernel log into account. Calls run one after another: records of a later one must not count before. */
+  /** Takes the new records of the kernel log into account. Calls run one after another, so that the records count in their order. */
   hear(): Promise<void>;
   close(): Promise<void>;
 }
@@ -119,7 +120,7 @@ function openListener(memory: KeptMemory, { kernelLog, clock, log }: GpuWatchDep
   const listen = async (): Promise<void> => {
     try {
       const records = await kernelLog.read();
-      await memory.become(afterRecords(memory.now(), records, clock.now()));
+      await memory.replace(afterRecords(memory.now(), records, clock.now()));
       isDeaf = false;
     } catch (error) {
       if (!isDeaf)
@@ -128,7 +129,10 @@ function openListener(memory: KeptMemory, { kernelLog, clock, log }: GpuWatchDep
     }
   };
   return {
-    hear: () => (listening = listening.then(listen)),
+    hear: () => {
+      listening = listening.then(listen);
+      return listening;
+    },
     close: async () => {
       await listening;
       await kernelLog.close();

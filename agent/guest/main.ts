@@ -33,24 +33,24 @@ async function serve(config: GuestConfig, onConnection: (control: Socket) => voi
   }
 }
 
-function obey(word: GuestOrder, config: GuestConfig, sessions: Map<string, GuestSession>): void {
-  switch (word.kind) {
+function obey(order: GuestOrder, config: GuestConfig, sessions: Map<string, GuestSession>): void {
+  switch (order.kind) {
     case 'open': {
       const socket = connect({ path: config.guestSocket });
       const deps = { clock, env: config.env, ptyModule: config.ptyModule, listeners };
-      introduce(socket, { kind: 'session', token: word.token });
+      introduce(socket, { kind: 'session', token: order.token });
       sessions.set(
-        word.token,
-        startSession(socket, word.request, deps, () => sessions.delete(word.token)),
+        order.token,
+        startSession(socket, order.request, deps, () => sessions.delete(order.token)),
       );
       return;
     }
     case 'resize':
-      return sessions.get(word.token)?.resize(word.cols, word.rows);
+      return sessions.get(order.token)?.resize(order.cols, order.rows);
     case 'signal':
-      return sessions.get(word.token)?.signal(word.signal);
+      return sessions.get(order.token)?.signal(order.signal);
     case 'cut':
-      return sessions.get(word.token)?.cut();
+      return sessions.get(order.token)?.cut();
   }
 }
 

@@ -1,4 +1,5 @@
-// A terminal: node-pty's native half with our own stream handling. Its JavaScript half drops unread output 200 ms after the exit.
+// A terminal: node-pty's native half with our own stream handling. We leave out node-pty's JavaScript half, because it drops unread output 200 ms
+// after the exit.
 import { ReadStream } from 'node:tty';
 import type { Clock } from '../../shared/clock.ts';
 import type { Exit, Pty } from '../wire/guest-messages.ts';

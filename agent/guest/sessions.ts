@@ -131,7 +131,9 @@ function startPlain(socket: Socket, request: ExecRequest, deps: ProgramDeps): Co
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
   };
   socket.once('close', () => {
-    if (!child.stdin.writableEnded || child.stdin.closed || child.stdin.writableFinished) return hangUp();
+    const { writableEnded: hasAllInput, writableFinished: hasReadAll, closed } = child.stdin;
+    if (!hasAllInput || hasReadAll || closed) return hangUp();
+    // The client has sent its last byte and has left. The program gets some time to read what is still on the way.
     const giveUp = deps.clock.after(SESSION_LINGER_MS, hangUp);
     child.stdin.once('close', giveUp).once('close', hangUp);
   });

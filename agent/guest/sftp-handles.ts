@@ -112,22 +112,29 @@ function openFolder(name: Buffer): Promise<Dir> {
   return fs.opendir(name, { encoding: 'buffer' as BufferEncoding, bufferSize: ENTRIES_MAX });
 }
 
-/** Reads the next entries. An entry that was removed meanwhile is left out. */
+/** Reads the next entries. An entry that was removed meanwhile is left out. A client takes an answer without entries as the end of the folder. */
 async function nextEntries({ name: folder, dir }: Folder): Promise<Answer> {
+  for (;;) {
+    const names = await nextNames(dir);
+    if (names.length === 0) return END;
+    const facts = await Promise.allSettled(
+      names.map((name) => fs.lstat(Buffer.concat([folder, Buffer.from('/'), name]))),
+    );
+    const entries = facts.flatMap((one, i) =>
+      one.status === 'fulfilled' ? [listedEntry(names[i] ?? Buffer.alloc(0), one.value)] : [],
+    );
+    if (entries.length > 0) return { type: ANSWER.name, parts: [entries.length, ...entries.flat()] };
+  }
+}
+
+async function nextNames(dir: Dir): Promise<Buffer[]> {
   const names: Buffer[] = [];
   while (names.length < ENTRIES_MAX) {
     const entry = await dir.read();
     if (entry === null) break;
     names.push(entry.name as unknown as Buffer);
   }
-  if (names.length === 0) return END;
-  const facts = await Promise.allSettled(
-    names.map((name) => fs.lstat(Buffer.concat([folder, Buffer.from('/'), name]))),
-  );
-  const entries = facts.flatMap((one, i) =>
-    one.status === 'fulfilled' ? [listedEntry(names[i] ?? Buffer.alloc(0), one.value)] : [],
-  );
-  return { type: ANSWER.name, parts: [entries.length, ...entries.flat()] };
+  return names;
 }
 
 async function writeAll(file: FileHandle, position: number, bytes: Buffer): Promise<void> {

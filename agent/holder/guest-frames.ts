@@ -7,7 +7,7 @@ import type { GuestOrder } from '../wire/guest-messages.ts';
 import type { Socket } from 'node:net';
 import { type Readable, Writable } from 'node:stream';
 
-/** Orders that a guest has not read yet. Any program of the tenant can be the guest and never read, while a client opens sessions. */
+/** Bytes of orders that a guest may leave unread. Any program of the tenant can be the guest and never read, while a client opens sessions. */
 export const UNREAD_ORDERS_BYTES_MAX = 1024 ** 2;
 
 /** Sends an order to open a session. Throws if the guest has too much to read already, and if it would not accept an order of this size. */
@@ -65,12 +65,12 @@ export type Rest = (frame: Frame) => Promise<void> | undefined;
 const FRAMES_PER_TURN = 16;
 /** Number of data frames that cost as much as one JSON message, which is parsed. */
 const MESSAGE_COST = 10;
-/** Frames whose cost is up to this time may be read without a wait after a pause. */
+/** After a pause, frames that together cost this time are read without a wait. */
 const BURST_MS = 100;
 
 /** Returns a function that makes the `Rest` of one connection. All connections of a container share the bound on speed. */
 export function createGuestPace(clock: Clock): () => Rest {
-  /** Monotonic time at which the bounded speed allows all frames that were read so far. It may be in the future. */
+  /** Monotonic time until which the frames that were read so far take up the bounded speed. It may be in the future. */
   let paidMs = clock.monotonicMs();
   const pay = ({ type, payload }: Frame): number => {
     const nowMs = clock.monotonicMs();

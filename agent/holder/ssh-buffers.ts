@@ -7,7 +7,7 @@ import { SSH_BUFFERED_BYTES_MAX } from '../../shared/limits.ts';
 export interface BufferBudget {
   /** Counts a connection until it closes. `measure` returns its buffered bytes, for the container or for the client. */
   enter(stream: Duplex, measure: () => number): void;
-  /** Called after bytes have arrived on it. Above the bound, the connection with the most buffered bytes is cut. */
+  /** Called after bytes have arrived on `stream`. Above the bound, the connection with the most buffered bytes is cut. */
   grown(stream: Duplex): void;
 }
 

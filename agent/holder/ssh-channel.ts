@@ -51,13 +51,15 @@ export function attach(channel: ServerChannel, host: SessionHost): Attached {
   channel.outgoing.packetSize = Math.max(channel.outgoing.packetSize, PACKET_BYTES_MIN);
   const closing = new AbortController();
   const losing = new AbortController();
-  const judge = (): void => void (channel.incoming.state === 'open' && losing.abort());
-  host.gone.addEventListener('abort', judge);
+  const noteLoss = (): void => {
+    if (channel.incoming.state === 'open') losing.abort();
+  };
+  host.gone.addEventListener('abort', noteLoss);
   host.channels.add(channel);
   channel.on('error', () => {});
   channel.stderr.on('error', () => {});
   channel.once('close', () => {
-    host.gone.removeEventListener('abort', judge);
+    host.gone.removeEventListener('abort', noteLoss);
     host.channels.delete(channel);
     closing.abort();
   });

@@ -53,7 +53,7 @@ interface Internals {
 
 type Opened = ((error: Error | undefined, channel: ServerChannel) => void) & { type: string };
 
-/** ssh2's own values. It always counts down from this window, so another value must not be sent to the client. */
+/** The values that ssh2 itself uses. ssh2 always counts down from this window, so another value must not be sent to the client. */
 const WINDOW_BYTES = 2 * 1024 * 1024;
 const PACKET_BYTES = 32 * 1024;
 const NO_CHANNEL = -1;

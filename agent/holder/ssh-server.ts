@@ -32,7 +32,7 @@ export interface SshServerDeps {
 const IDENT = 'svc';
 const KEEPALIVE_MS = 15_000;
 const KEEPALIVE_MISSES_MAX = 3;
-/** A client that has not sent its identification by then gets the widest choice of algorithms. */
+/** A client that has not sent its identification after this time gets the widest choice of algorithms. */
 const IDENT_MS_MAX = 1_000;
 const GCM = ['aes128-gcm@openssh.com', 'aes256-gcm@openssh.com'] as const;
 const CTR = ['aes128-ctr', 'aes192-ctr', 'aes256-ctr'] as const;

@@ -34,7 +34,10 @@ export function openTcpServer({ guests, clock }: { guests: Guests; clock: Clock 
             void outside.then((stream) => stream?.end());
           },
           // If the connection inside broke, the stream is destroyed: its client must not mistake the end for a normal one.
-          onEnd: () => void outside.then((stream) => void (ended || stream?.destroy())),
+          onEnd: () =>
+            void outside.then((stream) => {
+              if (!ended) stream?.destroy();
+            }),
         },
       );
       open.add(socket);
@@ -62,7 +65,10 @@ export function openTcpServer({ guests, clock }: { guests: Guests; clock: Clock 
         stream.on('error', () => stream.destroy());
         const sink = frameSink(inside);
         // The application must not mistake half a request for a whole one either.
-        stream.once('close', () => void (sink.writableEnded ? leaveSession(inside, sink, clock) : inside.destroy()));
+        stream.once('close', () => {
+          if (sink.writableEnded) leaveSession(inside, sink, clock);
+          else inside.destroy();
+        });
         feed(stream, sink);
         outside.resolve(stream);
       } catch (error) {

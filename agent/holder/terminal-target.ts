@@ -118,7 +118,7 @@ function pathOf(url = ''): string {
 }
 
 async function showTerminal(socket: WebSocket, query: SessionQuery, terminals: Terminals): Promise<void> {
-  const say = (word: TerminalMessage): void => socket.send(JSON.stringify(word));
+  const say = (message: TerminalMessage): void => socket.send(JSON.stringify(message));
   const { cols, rows } = query;
   try {
     const { id, session } = await terminals.find(query.session, { cols, rows });
@@ -151,14 +151,14 @@ function listen(socket: WebSocket, session: TerminalSession, viewer: Viewer): vo
       socket.pause();
       return void session.type(data).then(() => socket.resume());
     }
-    const word = readWord(data.toString());
-    if (word === undefined) return socket.terminate();
-    if (word.kind === 'resize') session.resize(word);
-    else session.shown(viewer, word.bytes);
+    const message = readMessage(data.toString());
+    if (message === undefined) return socket.terminate();
+    if (message.kind === 'resize') session.resize(message);
+    else session.shown(viewer, message.bytes);
   });
 }
 
-function readWord(text: string): PageMessage | undefined {
+function readMessage(text: string): PageMessage | undefined {
   try {
     return PageMessage.safeParse(JSON.parse(text)).data;
   } catch {

@@ -18,8 +18,9 @@ const DETACHED_MS_MAX = 30 * 60_000;
 
 interface Kept {
   session: TerminalSession;
-  /** Monotonic time since which no page shows the terminal. `cancelEnd` stops the timer that would end it. */
-  since: number;
+  /** Monotonic time since which no page shows the terminal. */
+  aloneSinceMs: number;
+  /** Stops the timer that ends a terminal without a page. */
   cancelEnd(): void;
 }
 
@@ -32,11 +33,12 @@ export function openTerminals(deps: { clock: Clock; ids: Ids; guests: Guests }):
   const makeRoom = (): void => {
     if (kept.size + starting < TERMINALS_MAX) return;
     const alone = [...kept].filter(([, { session }]) => session.isDetached());
-    const [oldest] = alone.toSorted(([, a], [, b]) => a.since - b.since);
-    if (oldest === undefined) throw new Error(`${TERMINALS_MAX} terminals are open already; close one of them`);
-    kept.delete(oldest[0]);
-    oldest[1].cancelEnd();
-    oldest[1].session.end();
+    const [longest] = alone.toSorted(([, a], [, b]) => a.aloneSinceMs - b.aloneSinceMs);
+    if (longest === undefined) throw new Error(`${TERMINALS_MAX} terminals are open already; close one of them`);
+    const [id, { session, cancelEnd }] = longest;
+    kept.delete(id);
+    cancelEnd();
+    session.end();
   };
 
   const start = async (size: Size): Promise<{ id: string; session: TerminalSession }> => {
@@ -48,7 +50,7 @@ export function openTerminals(deps: { clock: Clock; ids: Ids; guests: Guests }):
         kept.get(id)?.cancelEnd();
         kept.delete(id);
       });
-      kept.set(id, { session, since: 0, cancelEnd: () => undefined });
+      kept.set(id, { session, aloneSinceMs: 0, cancelEnd: () => undefined });
       return { id, session };
     } finally {
       starting -= 1;
@@ -65,7 +67,7 @@ export function openTerminals(deps: { clock: Clock; ids: Ids; guests: Guests }):
     left: (id) => {
       const one = kept.get(id);
       if (one === undefined || !one.session.isDetached()) return;
-      one.since = clock.monotonicMs();
+      one.aloneSinceMs = clock.monotonicMs();
       one.cancelEnd = clock.after(DETACHED_MS_MAX, () => one.session.end());
     },
   };
@@ -92,6 +94,7 @@ export interface TerminalSession {
   /** Must be called when the page has gone. The program goes on. */
   detach(viewer: Viewer): void;
   isDetached(): boolean;
+  /** The page has shown this many more bytes. */
   shown(viewer: Viewer, bytes: number): void;
   resize(size: Size): void;
   /** Resolves when the program's terminal has room for more. */
@@ -102,9 +105,12 @@ export interface TerminalSession {
 
 /** Several times what xterm.js keeps as its scrollback. */
 const RING_BYTES = 1024 * 1024;
-/** xterm.js drops bytes that are written faster than it shows them. Above this the program waits, as for any slow terminal. */
-const SHOWN_LATE_BYTES_MAX = 100_000;
-const SHOWN_LATE_BYTES_LOW = 5_000;
+/**
+ * Bytes that a page was sent and has not shown yet. Above this, the program waits as for any slow terminal, until few are left: xterm.js drops bytes
+ * that come much faster than it shows them.
+ */
+const UNSHOWN_BYTES_MAX = 100_000;
+const UNSHOWN_BYTES_LOW = 5_000;
 const ENV = { COLORTERM: 'truecolor' };
 
 /** Keeps the last bytes of a stream. Each byte is addressed by its offset in the whole stream (its place). */
@@ -134,7 +140,8 @@ export function createRing(bytesMax: number): Ring {
       end += chunk.length;
     },
     from: (place) => {
-      const [at, length] = [place % bytesMax, end - place];
+      const at = place % bytesMax;
+      const length = end - place;
       return Buffer.concat([bytes.subarray(at, at + length), bytes.subarray(0, Math.max(0, at + length - bytesMax))]);
     },
   };
@@ -144,16 +151,17 @@ export function createRing(bytesMax: number): Ring {
 async function startTerminal(guests: Guests, size: Size, onEnd: () => void): Promise<TerminalSession> {
   const ring = createRing(RING_BYTES);
   let viewer: Viewer | undefined;
-  let late = 0;
+  let unshown = 0;
+  /** Set while the program waits. */
   let room: PromiseWithResolvers<void> | undefined;
-  const settle = (): void => {
-    if (viewer !== undefined && late > SHOWN_LATE_BYTES_LOW) return;
+  const resumeIfRoom = (): void => {
+    if (viewer !== undefined && unshown > UNSHOWN_BYTES_LOW) return;
     room?.resolve();
     room = undefined;
   };
   const show = (bytes: Buffer): void => {
     if (bytes.length === 0) return;
-    late += bytes.length;
+    unshown += bytes.length;
     viewer?.show(bytes);
   };
 
@@ -164,7 +172,7 @@ async function startTerminal(guests: Guests, size: Size, onEnd: () => void): Pro
         ring.append(bytes);
         if (viewer === undefined) return undefined;
         show(bytes);
-        if (late <= SHOWN_LATE_BYTES_MAX) return undefined;
+        if (unshown <= UNSHOWN_BYTES_MAX) return undefined;
         room ??= Promise.withResolvers();
         return room.promise;
       },
@@ -184,9 +192,9 @@ async function startTerminal(guests: Guests, size: Size, onEnd: () => void): Pro
       const isPast = place < ring.start() || place > ring.end();
       const begin = isPast ? ring.start() : place;
       next.begin({ place: begin, end: ring.end() });
-      late = 0;
+      unshown = 0;
       show(ring.from(begin));
-      settle();
+      resumeIfRoom();
       // Full-screen programs draw their screen again only if the size changes. So another size is set first, and then the page's size.
       if (place !== ring.end()) inside.resize(cols, Math.max(1, rows - 1));
       inside.resize(cols, rows);
@@ -194,13 +202,13 @@ async function startTerminal(guests: Guests, size: Size, onEnd: () => void): Pro
     detach: (gone) => {
       if (viewer !== gone) return;
       viewer = undefined;
-      settle();
+      resumeIfRoom();
     },
     isDetached: () => viewer === undefined,
     shown: (by, bytes) => {
       if (viewer !== by) return;
-      late = Math.max(0, late - bytes);
-      settle();
+      unshown = Math.max(0, unshown - bytes);
+      resumeIfRoom();
     },
     resize: ({ cols, rows }) => inside.resize(cols, rows),
     type: (bytes) => new Promise((resolve) => input.write(bytes, () => resolve())),

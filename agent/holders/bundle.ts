@@ -56,8 +56,8 @@ export async function prepareBundle(stateDir: string): Promise<Bundle> {
   const sealed = sealedLoader(await readFile(libraries.loader));
   const programs = [guest, holder, sealed, ...page.map((file) => file.contents)];
   const name = await contentName(programs, [node, ptyModule, ...libraries.files]);
-  const whole = join(stateDir, 'bundles', name);
-  const folder = join(whole, 'guest');
+  const bundleFolder = join(stateDir, 'bundles', name);
+  const folder = join(bundleFolder, 'guest');
   const loader = basename(libraries.loader);
   await makeFolders(folder);
   await placeAll([
@@ -67,11 +67,16 @@ export async function prepareBundle(stateDir: string): Promise<Bundle> {
     { source: NO_CONFIG, target: join(folder, OPENSSL_CONFIG), mode: 0o644 },
     ...libraries.files.map((file) => ({ source: file, target: join(folder, 'lib', basename(file)), mode: 0o644 })),
     { source: guest, target: join(folder, 'guest.cjs'), mode: 0o644 },
-    { source: holder, target: join(whole, 'holder-program.cjs'), mode: 0o600 },
-    { source: HOLDER_START, target: join(whole, 'holder.cjs'), mode: 0o600 },
-    ...page.map((file) => ({ source: file.contents, target: join(whole, 'page', file.name), mode: 0o644 })),
+    { source: holder, target: join(bundleFolder, 'holder-program.cjs'), mode: 0o600 },
+    { source: HOLDER_START, target: join(bundleFolder, 'holder.cjs'), mode: 0o600 },
+    ...page.map((file) => ({ source: file.contents, target: join(bundleFolder, 'page', file.name), mode: 0o644 })),
   ]);
-  return { folder, holderProgram: join(whole, 'holder.cjs'), node: nodeOf(loader), entrypoint: entrypointOf(loader) };
+  return {
+    folder,
+    holderProgram: join(bundleFolder, 'holder.cjs'),
+    node: nodeOf(loader),
+    entrypoint: entrypointOf(loader),
+  };
 }
 
 /** How to run Node in a container that has nothing else: its command line (arguments follow) and its mounts. */
@@ -205,12 +210,13 @@ async function contentName(programs: Uint8Array[], files: string[]): Promise<str
 }
 
 async function makeFolders(guestFolder: string): Promise<void> {
-  const whole = dirname(guestFolder);
+  const bundleFolder = dirname(guestFolder);
   // A mount needs an existing folder as its target: the `run/` of each workload is mounted over this `run`.
   const guestFolders = [guestFolder, join(guestFolder, 'lib'), join(guestFolder, 'run')];
-  for (const path of [...guestFolders, join(whole, 'page')]) await mkdir(path, { recursive: true });
+  for (const path of [...guestFolders, join(bundleFolder, 'page')]) await mkdir(path, { recursive: true });
   for (const path of guestFolders) await chmod(path, 0o755);
-  for (const path of [guestFolder, whole, dirname(whole), dirname(dirname(whole))]) await syncFolder(path);
+  for (const path of [guestFolder, bundleFolder, dirname(bundleFolder), dirname(dirname(bundleFolder))])
+    await syncFolder(path);
 }
 
 interface BundleFile {

@@ -65,7 +65,10 @@ export function openHolders(deps: HoldersDeps, onChange: () => void): HolderProc
     return holder;
   };
   const processes: Processes = {
-    connect: async (id) => (holders.get(id) ?? adopt(id, await holderOf(id, () => left, deps))).firstStatus(),
+    connect: async (id) => {
+      const holder = holders.get(id) ?? adopt(id, await holderOf(id, () => left, deps));
+      return holder.firstStatus();
+    },
     kill: async (id) => {
       await killHolder(id, deps);
       holders.get(id)?.socket.destroy();
@@ -147,14 +150,15 @@ interface Processes {
  * only once it has sent a status. One that sends none is replaced.
  */
 function starter({ connect, kill, isWanted }: Processes, { log, tell }: HoldersDeps): (id: string) => Promise<void> {
-  /** A holder may accept a connection while it ends. So the first one that goes away is followed by a second try. */
+  /** A holder may still accept a connection while it ends. So if the holder goes away, there is one more try. */
   const connectTwice = async (id: string): Promise<FirstStatus> => {
     const status = await connect(id);
     return status === 'gone' && isWanted(id) ? connect(id) : status;
   };
   /** False if the holder works, or if none is wanted any more. */
   const hangs = async (id: string): Promise<boolean> => {
-    const status = isWanted(id) ? await connectTwice(id) : 'up';
+    if (!isWanted(id)) return false;
+    const status = await connectTwice(id);
     if (!isWanted(id)) return false;
     if (status === 'gone') throw new Error('the holder went away');
     return status === 'silent';
@@ -247,7 +251,10 @@ export async function endHolderOf(
   socket?.destroy();
 }
 
-/** Does nothing if the process has ended. A disk that hangs does not say which process it is, and must not hold up the end of a rental. */
+/**
+ * Does nothing if the process has ended. The id of the process is in a file. If the disk hangs, the file cannot be read, and this gives up after
+ * KILL_MS_MAX: the end of a rental must not wait for a disk.
+ */
 async function killHolder(id: string, { clock, stateDir }: Pick<HoldersDeps, 'clock' | 'stateDir'>): Promise<void> {
   const folder = workloadFolder(stateDir, id);
   const over = new AbortController();

@@ -1,9 +1,12 @@
-// Whether a btrfs counts the sizes of its subvolumes. Docker makes each container a subvolume, and limits what the kernel counts for it.
+// Whether a btrfs still counts the sizes of its subvolumes. Docker makes each container a subvolume, and limits the size that the kernel counts.
 //
-// The kernel gives the count up if it meets numbers that do not fit, and from then on no container is limited. Docker provokes that: it turns the
-// count on when it creates the first container with a size, and the disk of an older container may then be removed with numbers that are not
-// complete. Docker never has the sizes counted again. The kernel shows this state in `/sys/fs/btrfs/<file system>/qgroups/inconsistent`, from
-// Linux 6.1 on, which is also the first that gives a count up.
+// The kernel may give the count up, and from then on no container is limited. It happens in this order:
+//   1. Docker turns the count on when it creates the first container with a size. The disks of older containers are then counted incompletely.
+//   2. Docker removes such a disk. The kernel meets numbers that do not fit, and stops counting.
+//   3. Docker never has the sizes counted again. `countAgain` does.
+//
+// The kernel shows this state in `/sys/fs/btrfs/<file system>/qgroups/inconsistent`. Linux 6.1 is the first that shows it, and also the first that
+// gives a count up.
 import { access, readdir, readFile, realpath } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { run } from './run.ts';
@@ -19,8 +22,10 @@ const KERNEL_FILES: KernelFiles = { mountinfo: '/proc/self/mountinfo', btrfs: '/
 const COUNT_MS_MAX = 10 * 60_000;
 
 /**
- * True also if the folder is on another file system, or if the kernel never gives a count up. A kernel that was started without an initramfs calls
- * the device of its root `/dev/root`, which does not exist. Then every btrfs of the host must have its count.
+ * Whether the sizes below `folder` are counted. True also if the folder is on another file system, or if the kernel never gives a count up.
+ *
+ * A kernel that was started without an initramfs calls the device of its root `/dev/root`, which does not exist. Then every btrfs of the host must
+ * have its count.
  */
 export async function hasCount(folder: string, files: KernelFiles = KERNEL_FILES): Promise<boolean> {
   const source = btrfsSource(await readFile(files.mountinfo, 'utf8'), folder);

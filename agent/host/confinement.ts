@@ -35,7 +35,7 @@ const PROBE_MS_MAX = 10_000;
 /** Holders that start at the same moment, at most. The cgroup of a holder that has not joined yet has no process. */
 const RECENT_MAX = GPUS_PER_MACHINE_MAX;
 /** A command that root may run, but that fails if the unit svc-agent.service has set its filter of system calls. */
-const REFUSED = ['chroot', '/', 'true'] as const;
+const FILTER_PROBE = ['chroot', '/', 'true'] as const;
 
 /**
  * Joins the group before the program begins, so that all of the program is in it. A crash writes no core file, because that would hold the host
@@ -56,12 +56,12 @@ const USERS = 0x0fe0_0000;
 interface Kernel {
   cgroups: string;
   /** Succeeds if no filter of system calls is in force. */
-  refused: readonly [string, ...string[]];
+  filterProbe: readonly [string, ...string[]];
 }
 
 /** Finds out which limits this host can enforce. `kernel` is for tests. */
 export async function openConfinement(kernel: Partial<Kernel> = {}): Promise<Confinement> {
-  const { cgroups = CGROUPS, refused = REFUSED } = kernel;
+  const { cgroups = CGROUPS, filterProbe = FILTER_PROBE } = kernel;
   const groups = join(cgroups, GROUP);
   const noGroups = await prepareGroups(cgroups, groups).then(() => '', messageOf);
   const privileges = ['setpriv', '--no-new-privs', '--'] as const;
@@ -70,7 +70,7 @@ export async function openConfinement(kernel: Partial<Kernel> = {}): Promise<Con
     () => 'the program setpriv is missing (package util-linux)',
   );
   // systemd sets the filter for the agent, and holders inherit it. Neither this process nor Node can set a filter.
-  const noFilter = await run(refused, { timeoutMs: PROBE_MS_MAX }).then(
+  const noFilter = await run(filterProbe, { timeoutMs: PROBE_MS_MAX }).then(
     ({ code }) => (code === 0 ? 'no filter of system calls: the agent does not run as the unit svc-agent.service' : ''),
     (error: unknown) => `it is not known whether a filter of system calls is in force (${messageOf(error)})`,
   );
@@ -120,7 +120,10 @@ async function prepareGroups(cgroups: string, groups: string): Promise<void> {
   }
 }
 
-/** Removes the cgroups whose holder has ended, and none of `recent`. The kernel keeps those that have a process. */
+/**
+ * Makes the cgroup of a holder, and returns its path. Before that, it removes the cgroups whose holder has ended: the kernel keeps those that have a
+ * process. Those of `recent` stay, because their holders may not have joined yet.
+ */
 async function makeGroup(groups: string, name: string, recent: readonly string[]): Promise<string> {
   const others = await readdir(groups, { withFileTypes: true });
   const over = others.filter((one) => one.isDirectory() && !recent.includes(one.name));

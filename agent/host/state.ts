@@ -36,7 +36,7 @@ export async function writeFileSafely(file: string, text: string | Uint8Array, m
   await replaceFile(file, mode, (temporary) => writeFile(temporary, text, { mode }));
 }
 
-/** Copies a file in the same way. If the file system supports it, both share their blocks on the disk. */
+/** Copies a file so that a reader finds the whole old or the whole new content. If the file system can, both files share their blocks. */
 export async function copyFileSafely(source: string, file: string, mode: number): Promise<void> {
   await replaceFile(file, mode, (temporary) => copyFile(source, temporary, constants.COPYFILE_FICLONE));
 }
@@ -64,16 +64,18 @@ export async function readJson<T>(file: string, schema: z.ZodType<T>): Promise<T
 
 /** Whether two files have the same bytes. Rejects if one does not exist. */
 export async function haveSameContent(one: string, other: string): Promise<boolean> {
-  const [a, b] = await Promise.all([open(one), open(other)]);
+  const [oneFile, otherFile] = await Promise.all([open(one), open(other)]);
   try {
-    const [x, y] = [Buffer.allocUnsafe(COMPARE_BYTES), Buffer.allocUnsafe(COMPARE_BYTES)];
+    const oneBuffer = Buffer.allocUnsafe(COMPARE_BYTES);
+    const otherBuffer = Buffer.allocUnsafe(COMPARE_BYTES);
     for (;;) {
-      const [{ bytesRead }, { bytesRead: otherBytes }] = await Promise.all([a.read(x), b.read(y)]);
-      if (bytesRead !== otherBytes || !x.subarray(0, bytesRead).equals(y.subarray(0, bytesRead))) return false;
-      if (bytesRead === 0) return true;
+      const [oneRead, otherRead] = await Promise.all([oneFile.read(oneBuffer), otherFile.read(otherBuffer)]);
+      const piece = oneBuffer.subarray(0, oneRead.bytesRead);
+      if (!piece.equals(otherBuffer.subarray(0, otherRead.bytesRead))) return false;
+      if (piece.length === 0) return true;
     }
   } finally {
-    await Promise.all([a.close(), b.close()]);
+    await Promise.all([oneFile.close(), otherFile.close()]);
   }
 }
 

@@ -86,25 +86,41 @@ interface Followed {
 
 type Context = JobsDeps & { signal: AbortSignal };
 
+/** Sends the events of the program that the control plane does not have yet, and returns when there are no more now. */
 async function follow(id: string, state: Followed, deps: Context): Promise<void> {
-  const { engine, link, records } = deps;
+  const { link, records } = deps;
   if (state.isDrained) return;
+  // An empty message asks for the offset up to which the control plane has the events.
   state.offset ??= await link.events(id, []);
   while (!deps.signal.aborted) {
     const job = records.all().get(id)?.job;
     if (job === undefined) return;
     const isOver = job.exit_code !== null;
     const offset: number = state.offset;
-    const file = await engine.fileIn(id, `${JOB_FOLDERS.out}/events.jsonl`);
-    if (file === undefined || file.bytes <= offset) file?.stream.destroy();
-    const read = file === undefined || file.bytes <= offset ? undefined : await nextEvents(file.stream, offset, isOver);
-    if (read === undefined || read.end === offset) return void (state.isDrained = isOver);
+    const read = await readEvents(id, { offset, isOver }, deps);
+    if (read === undefined || read.end === offset) {
+      state.isDrained = isOver;
+      return;
+    }
     await noteRead(id, read, deps);
     const kept = read.events.length === 0 ? read.end : await link.events(id, read.events);
     // Lines after the last valid event are not sent. If that event was stored, the next read begins after these lines.
     state.offset = kept === read.events.at(-1)?.end ? read.end : kept;
     if (state.offset === offset) return;
   }
+}
+
+/** Reads the events file from `offset` on. Undefined if there is no file, or if the file ends there. */
+async function readEvents(
+  id: string,
+  { offset, isOver }: { offset: number; isOver: boolean },
+  { engine }: Context,
+): Promise<Awaited<ReturnType<typeof nextEvents>> | undefined> {
+  const file = await engine.fileIn(id, `${JOB_FOLDERS.out}/events.jsonl`);
+  if (file === undefined) return undefined;
+  if (file.bytes > offset) return nextEvents(file.stream, offset, isOver);
+  file.stream.destroy();
+  return undefined;
 }
 
 /** Stores the newest checkpoint before its event is sent: after a restart the control plane would not ask for that event again. */
@@ -123,21 +139,27 @@ async function noteRead(
   if (garbage > 0) onChange();
 }
 
+/** Uploads the checkpoint that waits, and the result once the program has ended and all its events are sent. */
 async function carryFiles(id: string, state: Followed, deps: Context): Promise<void> {
+  const waiting = deps.records.all().get(id)?.job?.checkpoint;
+  if (waiting != null) await carryCheckpoint(id, waiting, deps);
+  // A newer checkpoint may wait by now. It is uploaded before the result.
+  const job = deps.records.all().get(id)?.job;
+  if (job === undefined || job.exit_code === null || !state.isDrained || job.checkpoint !== null) return;
+  await finish(id, job, deps);
+}
+
+async function carryCheckpoint(
+  id: string,
+  checkpoint: NonNullable<JobRecord['checkpoint']>,
+  deps: Context,
+): Promise<void> {
   const { records, log } = deps;
+  const fault = await uploadCheckpoint(id, checkpoint, deps);
+  if (fault !== undefined) log.warn({ workload_id: id, detail: fault }, 'a checkpoint of a job could not be used');
   const job = records.all().get(id)?.job;
-  if (job === undefined) return;
-  if (job.checkpoint !== null) {
-    const { checkpoint } = job;
-    const fault = await uploadCheckpoint(id, checkpoint, deps);
-    if (fault !== undefined) log.warn({ workload_id: id, detail: fault }, 'a checkpoint of a job could not be used');
-    const now = records.all().get(id)?.job;
-    const isNewest = now?.checkpoint?.name === checkpoint.name && now.checkpoint.step === checkpoint.step;
-    if (now !== undefined && isNewest) await records.change(id, { job: { ...now, checkpoint: null } });
-  }
-  const now = records.all().get(id)?.job;
-  if (now === undefined || now.exit_code === null || !state.isDrained || now.checkpoint !== null) return;
-  await finish(id, now, deps);
+  const isStillNewest = job?.checkpoint?.name === checkpoint.name && job.checkpoint.step === checkpoint.step;
+  if (job !== undefined && isStillNewest) await records.change(id, { job: { ...job, checkpoint: null } });
 }
 
 /** A program that has failed has no result. One that was stopped at its limit may have left a partial one. */

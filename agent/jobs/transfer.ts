@@ -85,8 +85,8 @@ function exchange(
   call.once('response', answer.resolve);
   call.once('timeout', () => call.destroy(new Error('nothing moved on the connection for a minute')));
   call.on('error', answer.reject);
-  if (body === undefined) call.end();
   // The server may answer before the whole body is sent. Then that answer counts, and not the failure of the rest of the body.
+  if (body === undefined) call.end();
   else pipeline(body, call).catch(answer.reject);
   return answer.promise;
 }

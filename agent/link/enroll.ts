@@ -21,8 +21,8 @@ const ENROLL_MS_MAX = 30_000;
 const ANSWER_BYTES_MAX = 256 * 1024;
 
 /**
- * Enrols and stores the result; resolves with the machine id. The key is on disk before the call, so a repeat after any failure is
- * safe. If the control plane refuses, throws its own message.
+ * Enrols and stores the result; resolves with the machine id. The key is on disk before the call, so a repeat after any failure is safe.
+ * @throws Error that says what to do; if the control plane refuses, with the words of the control plane
  */
 export async function enroll(options: EnrollOptions): Promise<string> {
   const url = addressOf(options);

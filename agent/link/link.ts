@@ -92,7 +92,7 @@ const OBSERVED_PERIOD_MS = 30_000;
  * ones.
  */
 export const UNREAD_BYTES_MAX = 1024 ** 2;
-/** How long a report then waits. */
+/** A report that finds more than UNREAD_BYTES_MAX bytes unread is tried again after this time. */
 const OBSERVED_BEHIND_MS = 1_000;
 /** After a connection that lasted this long, the reconnect delay begins at its minimum again. */
 const SETTLED_MS = 30_000;
@@ -114,10 +114,11 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
 
   const report = (): void => {
     cancelReport?.();
-    reportIsNear = current?.isBehind() === true;
-    if (reportIsNear) return void (cancelReport = clock.after(OBSERVED_BEHIND_MS, report));
+    const isBehind = current?.isBehind() === true;
+    reportIsNear = isBehind;
+    cancelReport = clock.after(isBehind ? OBSERVED_BEHIND_MS : spreadMs(OBSERVED_PERIOD_MS, rng), report);
+    if (isBehind) return;
     reportedMs = clock.monotonicMs();
-    cancelReport = clock.after(spreadMs(OBSERVED_PERIOD_MS, rng), report);
     if (current !== undefined) current.send(forVersion(peer.observed(), current.version()));
   };
 
@@ -178,7 +179,7 @@ export function dialLink(url: string, ca: string | undefined): LinkSocket {
   });
 }
 
-/** Returns how to send messages that exist since `version` of the protocol. They are dropped if the control plane speaks an older version. */
+/** The returned function makes a sender for messages that exist since `version` of the protocol. An older control plane does not get them. */
 function openSendSince(current: () => Connection | undefined): (version: number) => (message: AgentMessage) => void {
   return (version) => (message) => {
     const connection = current();
@@ -192,7 +193,7 @@ interface Connection {
   /** Resolves with true after the server's `welcome`, with false if the connection ends before. */
   welcomed: Promise<boolean>;
   ended: Promise<{ reason: string; drainMs: number | undefined }>;
-  /** Drops the message before `welcome`. After it, a report and a changed inventory are sent, so they contain the same state. */
+  /** Drops the message if `welcome` has not come yet. Nothing is lost: a whole report and a changed inventory follow right after `welcome`. */
   send(message: AgentMessage): void;
   close(code: number, reason: string): void;
   /** The control plane has not read what was sent before. */
@@ -243,10 +244,9 @@ function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps & Answers)
 
   socket.on('message', (data: Buffer, isBinary: boolean) => {
     silence.heard();
-    const decoded = isBinary
-      ? { ok: false as const, reason: 'binary message' }
-      : // No limit of values: the socket bounds the bytes, and an agent trusts its control plane.
-        decodeMessage(ServerMessage, data.toString(), Number.POSITIVE_INFINITY);
+    if (isBinary) return close(LINK_CLOSE.malformed, 'malformed message: binary message');
+    // The number of values has no limit: the socket bounds the bytes, and an agent trusts its control plane.
+    const decoded = decodeMessage(ServerMessage, data.toString(), Number.POSITIVE_INFINITY);
     if (!decoded.ok) return close(LINK_CLOSE.malformed, `malformed message: ${decoded.reason}`);
     if (reason === undefined) act(decoded.message);
   });

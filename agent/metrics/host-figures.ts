@@ -40,7 +40,8 @@ interface Bytes {
 
 /** Sum of all interfaces without loopback, for a container. If `onlyPhysical`: sum of the interfaces to other machines, for a host. */
 export function networkBytes(text: string, { onlyPhysical = false } = {}): Bytes {
-  let [received, sent] = [0, 0];
+  let received = 0;
+  let sent = 0;
   for (const line of text.split('\n')) {
     const [name = '', counters] = line.split(':').map((part) => part.trim());
     if (counters === undefined) continue;

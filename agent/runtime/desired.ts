@@ -74,8 +74,8 @@ export async function openDesired(stateDir: string, deps: DesiredDeps): Promise<
   let isStored = true;
   let stored = Promise.resolve();
   /** Writes one after another; each writes the newest state at that time. */
-  const store = (): Promise<void> =>
-    (stored = stored.then(async () => {
+  const store = (): Promise<void> => {
+    stored = stored.then(async () => {
       try {
         await files.write(file, newest);
         isStored = true;
@@ -84,7 +84,9 @@ export async function openDesired(stateDir: string, deps: DesiredDeps): Promise<
         if (isStored) log.error({ err: error }, 'the desired state could not be stored yet; it takes effect anyway');
         isStored = false;
       }
-    }));
+    });
+    return stored;
+  };
   const desired: Desired = {
     held: () => held,
     serverNowMs: () => {

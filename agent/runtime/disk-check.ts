@@ -100,7 +100,10 @@ export async function openDiskCheck(
     const detail = await sizes.countAgain(folder).then(() => undefined, messageOf);
     counted = await sizes.hasCount(folder);
     if (wasCounted && !counted)
-      log.warn({ folder, detail }, 'the btrfs does not count: install btrfs-progs, and see the kernel log');
+      log.warn(
+        { folder, detail },
+        'the btrfs does not count the sizes of containers, so their disks have no limit: install btrfs-progs, and see the kernel log',
+      );
   };
   return {
     enforced: () => counted && (finding?.enforced ?? false),
@@ -117,7 +120,11 @@ async function isHeld(engine: Engine, node: BareNode, log: Log): Promise<boolean
   try {
     const argv = [...node.argv, '-e', FILL];
     const code = await engine.runBare({ name: 'disk', argv, mounts: node.mounts, disk_mib: LIMIT_MIB, network: false });
-    if (code !== HELD && code !== NOT_HELD) log.warn({ code }, 'the program that fills a disk failed');
+    if (code !== HELD && code !== NOT_HELD)
+      log.warn(
+        { code },
+        'the disk check failed, so this host does not promise disk sizes: the program that fills the disk of a container ended with this code',
+      );
     return code === HELD;
   } catch (error) {
     log.debug({ detail: messageOf(error) }, 'the engine refuses to limit a disk');

@@ -33,7 +33,7 @@ const NOTHING_LISTED =
 export function createListing({ engine, clock, log, placed, busy }: ListingDeps): Listing {
   let known: LocalContainer[] | null = null;
   let awaySinceMs: number | null = null;
-  /** When the engine began to list nothing without our doing; null if it does not. */
+  /** Since when the engine lists none of the containers that it must have; null if it lists them. */
   let emptySinceMs: number | null = null;
 
   const list = async (): Promise<LocalContainer[]> => {
@@ -56,13 +56,17 @@ export function createListing({ engine, clock, log, placed, busy }: ListingDeps)
     refresh: async () => {
       try {
         known = await list();
-        [awaySinceMs, emptySinceMs] = [null, null];
+        awaySinceMs = null;
+        emptySinceMs = null;
       } catch (error) {
         // Time in which the engine does not answer at all says nothing about its disk.
         if (!(error instanceof NothingListed)) emptySinceMs = null;
         // Logged once per outage of the engine, not every period.
         if (awaySinceMs === null)
-          log.warn({ detail: messageOf(error) }, 'the container engine gives no answer that counts');
+          log.warn(
+            { detail: messageOf(error) },
+            'the container engine does not answer, or lists none of its containers: they are left as they are until it does',
+          );
         awaySinceMs ??= clock.monotonicMs();
       }
     },

@@ -4,7 +4,7 @@ import type { ObservedJob } from '../../shared/protocol/job.ts';
 import type { ObservedMessage } from '../../shared/protocol/link.ts';
 import type { ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { isMissing, type Facts } from './plan.ts';
-import type { WorkloadRecord } from './records.ts';
+import type { JobRecord, WorkloadRecord } from './records.ts';
 
 /** What is known of a workload's holder. */
 export interface HolderStatus {
@@ -40,23 +40,33 @@ export function observe(facts: ObservedFacts): Pick<ObservedMessage, 'workloads'
   };
 }
 
-function phaseOf(id: string, facts: ObservedFacts): ObservedWorkload['phase'] | undefined {
+type Phase = ObservedWorkload['phase'];
+
+/** Undefined if the state of the workload is not known. The first rule that applies decides. */
+function phaseOf(id: string, facts: ObservedFacts): Phase | undefined {
   const record = facts.records.get(id);
-  const wanted = facts.desired.find((workload) => workload.workload_id === id);
   const container = facts.containers?.find((one) => one.workload_id === id);
   if (record?.gone === true) return 'removed';
   if (record?.stopped_ms != null && container?.running !== true) return 'stopped';
-  if (record?.removing !== true && record?.failure) return 'failed';
-  const job = record?.job;
-  if (job?.finished === true) return 'finished';
-  // The files that were not uploaded yet are gone with the container.
-  if (job !== undefined && job.exit_code !== null) return isMissing(id, record, facts) ? 'missing' : 'finishing';
-  if (job !== undefined && container?.started === true) return 'running';
+  if (record?.failure && !record.removing) return 'failed';
+  const ofJob = record?.job === undefined ? undefined : phaseOfJob(record, record.job, facts);
+  if (ofJob !== undefined) return ofJob;
   if (container !== undefined) return container.running && isReachable(id, record, facts) ? 'running' : 'starting';
   if (facts.containers === null) return undefined;
   if (isMissing(id, record, facts)) return 'missing';
+  const wanted = facts.desired.find((workload) => workload.workload_id === id);
   if (wanted === undefined || wanted.desired === 'removed') return undefined;
   return facts.pulls(wanted).state === 'ready' ? 'creating' : 'pulling';
+}
+
+/** Undefined if the job is not known to have started: its container decides then, as for a rental. */
+function phaseOfJob(record: WorkloadRecord, job: JobRecord, facts: ObservedFacts): Phase | undefined {
+  const { workload_id: id } = record;
+  if (job.finished) return 'finished';
+  // The files that were not uploaded yet are gone with the container.
+  if (job.exit_code !== null) return isMissing(id, record, facts) ? 'missing' : 'finishing';
+  const container = facts.containers?.find((one) => one.workload_id === id);
+  return container?.started === true ? 'running' : undefined;
 }
 
 /** Once the guest has connected, a workload stays `running` without it: from then on only the tenant can have ended the guest. */
@@ -65,7 +75,7 @@ function isReachable(id: string, record: WorkloadRecord | undefined, facts: Obse
   return holder?.up === true && (holder.guest || record?.ever_running === true);
 }
 
-function describe(id: string, phase: ObservedWorkload['phase'], facts: ObservedFacts): ObservedWorkload {
+function describe(id: string, phase: Phase, facts: ObservedFacts): ObservedWorkload {
   const record = facts.records.get(id);
   const holder = facts.holders.get(id);
   const wanted = facts.desired.find((workload) => workload.workload_id === id);
@@ -84,7 +94,7 @@ function describe(id: string, phase: ObservedWorkload['phase'], facts: ObservedF
 }
 
 /** A removed job has no files in its report: a day of short jobs leaves so many files that the report would be too large. */
-function jobOf(job: WorkloadRecord['job'], phase: ObservedWorkload['phase']): ObservedJob {
+function jobOf(job: WorkloadRecord['job'], phase: Phase): ObservedJob {
   return {
     exit_code: job?.exit_code ?? null,
     stopped_at_limit: job?.stopped_at_limit ?? false,
@@ -95,7 +105,7 @@ function jobOf(job: WorkloadRecord['job'], phase: ObservedWorkload['phase']): Ob
   };
 }
 
-function detailOf(id: string, phase: ObservedWorkload['phase'], facts: ObservedFacts): string | null {
+function detailOf(id: string, phase: Phase, facts: ObservedFacts): string | null {
   const record = facts.records.get(id);
   if (phase === 'failed') return record?.failure?.detail.slice(0, 2048) ?? null;
   if (phase === 'starting') return facts.startErrors.get(id)?.slice(0, 2048) ?? null;

@@ -84,27 +84,29 @@ export function plan(facts: Facts): Step[] {
 }
 
 /**
- * A GPU never has two containers, whatever the control plane asks for. A copy of this host may have told it that a container is gone, which
- * still runs here. A workload whose GPU has another container fails, so that another host is tried. An older container waits instead, because
- * it may hold a customer's data; so does a workload whose GPU has a step at work. A step may have begun before the desired state lost its
- * workload.
+ * Replaces or drops the steps that would give a GPU a second container. The control plane may ask for one: a copy of this host may have reported that
+ * a container is gone, although it still runs here.
+ *
+ * - A new container whose GPU has a running container of another workload fails, so that another host is tried.
+ * - An older container waits instead, because it may hold a customer's data.
+ * - Both wait if a step at work gives the GPU to another container. That step may be of a workload that the desired state has lost meanwhile.
  */
 function withoutSharedGpus(steps: readonly Step[], { desired, containers, busy }: Facts): Step[] {
-  const users = new Map((containers ?? []).flatMap((one) => (one.running ? usersOf(one) : [])));
-  const wanted = desired.filter(({ workload_id: id }) => busy.has(id)).flatMap(usersOf);
-  const starting = [...busy].flatMap(([id, uuids]) => usersOf({ workload_id: id, gpu_uuids: uuids }));
-  const comers = new Map([...wanted, ...starting]);
+  const running = new Map((containers ?? []).filter((one) => one.running).flatMap(gpusWithUser));
+  const ofBusyWorkloads = desired.filter(({ workload_id: id }) => busy.has(id)).flatMap(gpusWithUser);
+  const ofBusySteps = [...busy].flatMap(([id, uuids]) => gpusWithUser({ workload_id: id, gpu_uuids: uuids }));
+  const coming = new Map([...ofBusyWorkloads, ...ofBusySteps]);
   return steps.flatMap((step): Step[] => {
     if (step.kind !== 'create' && step.kind !== 'start') return [step];
     const { workload_id: id } = step;
     const uuids = gpusOf(step);
-    const shared = uuids.find((uuid) => (users.get(uuid) ?? id) !== id);
+    const shared = uuids.find((uuid) => (running.get(uuid) ?? id) !== id);
     if (shared !== undefined && step.kind === 'create') {
-      const detail = `${shared} is in use by the container of ${users.get(shared)}, which still runs`;
+      const detail = `${shared} is in use by the container of ${running.get(shared)}, which still runs`;
       return [{ kind: 'fail', workload_id: id, workload: step.workload, code: 'gpu_unavailable', detail }];
     }
-    if (shared !== undefined || uuids.some((uuid) => (comers.get(uuid) ?? id) !== id)) return [];
-    for (const uuid of uuids) comers.set(uuid, id);
+    if (shared !== undefined || uuids.some((uuid) => (coming.get(uuid) ?? id) !== id)) return [];
+    for (const uuid of uuids) coming.set(uuid, id);
     return [step];
   });
 }
@@ -115,7 +117,8 @@ export function gpusOf(step: Step): readonly string[] {
   return step.kind === 'start' ? step.gpu_uuids : [];
 }
 
-function usersOf({
+/** Pairs of a GPU and the workload that uses it. */
+function gpusWithUser({
   gpu_uuids: uuids,
   workload_id: id,
 }: Pick<LocalContainer, 'gpu_uuids' | 'workload_id'>): [string, string][] {
@@ -190,14 +193,23 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
   if (!isDue(id, facts)) return [];
   const container = facts.containers.find((one) => one.workload_id === id);
   if (container?.paused === true) return [{ kind: 'resume', workload_id: id, container_id: container.id }];
-  if (container !== undefined && !mayBeHalfMade(container, facts)) {
-    if (workload.job !== undefined && container.started) return planJob(workload.job, container, facts);
-    if (!container.running)
-      return [{ kind: 'start', workload_id: id, container_id: container.id, gpu_uuids: container.gpu_uuids }];
-    return isSilent(id, facts)
-      ? [{ kind: 'fail', workload_id: id, workload, code: 'guest_silent', detail: SILENT }]
-      : [];
-  }
+  const isThere = container !== undefined && !mayBeHalfMade(container, facts);
+  return isThere ? planExisting(workload, container, facts) : planNew(workload, facts);
+}
+
+/** Starts a container that does not run. */
+function planExisting(workload: DesiredWorkload, container: LocalContainer, facts: Facts): Step[] {
+  const id = workload.workload_id;
+  if (workload.job !== undefined && container.started) return planJob(workload.job, container, facts);
+  if (!container.running)
+    return [{ kind: 'start', workload_id: id, container_id: container.id, gpu_uuids: container.gpu_uuids }];
+  if (!isSilent(id, facts)) return [];
+  return [{ kind: 'fail', workload_id: id, workload, code: 'guest_silent', detail: SILENT }];
+}
+
+/** Pulls the image, then creates the container. */
+function planNew(workload: DesiredWorkload, facts: Facts): Step[] {
+  const id = workload.workload_id;
   const lacking = gpuLack(workload, facts);
   if (lacking !== undefined)
     return [{ kind: 'fail', workload_id: id, workload, code: 'gpu_unavailable', detail: lacking }];
@@ -256,9 +268,10 @@ function planWithoutEngine(workload: DesiredWorkload, { engineAwayMs, records }:
 }
 
 /**
- * The engine may have a container of a workload that is gone. Either it was made after its workload was removed, because its agent died
- * meanwhile and a slow engine did not: then it has never held data. Or the engine did not list it while the disk with its data was away: then
- * it is removed in two phases, like any other.
+ * The engine may still have a container of a workload that is gone, for one of two reasons:
+ * - The agent died after it had asked for the container, and a slow engine made it after the removal. The container was never started and holds no
+ *   data, so it is removed at once.
+ * - The engine did not list the container while the disk with its data was away. It is removed in two phases, like any other.
  */
 function planStray(id: string, record: WorkloadRecord, facts: Facts): Step[] {
   const stray = facts.containers?.find((one) => one.workload_id === id);

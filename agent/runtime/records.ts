@@ -94,7 +94,7 @@ export async function openRecords(stateDir: string, deps: RecordsDeps): Promise<
   const tombstoneFile = join(stateDir, 'tombstones.json');
   const records = await load(stateDir, tombstoneFile, deps);
   const folders = await files.list(join(stateDir, 'workloads'));
-  /** Records whose newest version is not on disk yet. So is a tombstone whose folder is there: an earlier process has ended while it removed it. */
+  /** Records whose newest version is not on disk yet. A tombstone whose folder is still there is one too: its process ended during the removal. */
   const unstored = new Set(folders.filter((id) => records.get(id)?.gone === true));
   const storeTombstones = (): Promise<void> =>
     files.write(
@@ -164,13 +164,16 @@ async function load(
   const folder = join(stateDir, 'workloads');
   for (const id of await files.list(folder)) {
     const record = await files.read(join(folder, id, 'record.json'), WorkloadRecord).catch((error: unknown) => {
-      log.error({ err: error, workload_id: id }, 'a workload record is damaged and begins empty');
+      log.error(
+        { err: error, workload_id: id },
+        'the record of a workload is damaged, so it begins empty: the container is still found by the labels of the engine',
+      );
       return undefined;
     });
     if (record?.workload_id === id) records.set(id, record);
   }
   const tombstones = await files.read(tombstoneFile, Tombstones).catch((error: unknown) => {
-    log.error({ err: error }, 'the tombstones are damaged and begin empty');
+    log.error({ err: error }, 'the list of removed workloads (tombstones.json) is damaged, so it begins empty');
     return undefined;
   });
   for (const tombstone of tombstones ?? []) records.set(tombstone.workload_id, tombstone);

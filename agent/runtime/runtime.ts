@@ -204,15 +204,12 @@ interface Sources extends RuntimeDeps {
   silence: Silence;
 }
 
-function gatherFacts(
-  { clock, holders, desired, records, gpus, quarantineMs, pulls, work, listing, silence }: Sources,
-  containers: LocalContainer[] | null,
-  busy: Facts['busy'],
-): ObservedFacts {
-  const statuses = holders.statuses();
+function gatherFacts(sources: Sources, containers: LocalContainer[] | null, busy: Facts['busy']): ObservedFacts {
+  const { desired, listing, silence, work } = sources;
+  const statuses = sources.holders.statuses();
   return {
     desired: desired.held()?.workloads ?? [],
-    records: records.all(),
+    records: sources.records.all(),
     containers,
     engineAwayMs: listing.awayMs(),
     holdersUp: new Set([...statuses].filter(([, status]) => status.up).map(([id]) => id)),
@@ -220,13 +217,13 @@ function gatherFacts(
     silentMs: silence.ms,
     deadMs: silence.deadMs,
     busy,
-    pulls: pulls.status,
-    ...gpus(),
+    pulls: sources.pulls.status,
+    ...sources.gpus(),
     retryAtMs: work.attempts.retryAtMs,
     startErrors: work.errors,
-    nowMs: clock.now(),
+    nowMs: sources.clock.now(),
     serverNowMs: desired.serverNowMs(),
-    quarantineMs,
+    quarantineMs: sources.quarantineMs,
   };
 }
 

@@ -107,7 +107,8 @@ const PREFIX_BYTES_MAX = 155;
 function tarNameOf(whole: string): { prefix: string; name: string } | undefined {
   if (Buffer.byteLength(whole) <= NAME_BYTES_MAX) return { prefix: '', name: whole };
   for (let at = whole.indexOf('/', 1); at >= 0; at = whole.indexOf('/', at + 1)) {
-    const [prefix, name] = [whole.slice(0, at), whole.slice(at + 1)];
+    const prefix = whole.slice(0, at);
+    const name = whole.slice(at + 1);
     const fits = Buffer.byteLength(prefix) <= PREFIX_BYTES_MAX && Buffer.byteLength(name) <= NAME_BYTES_MAX;
     if (fits && name !== '') return { prefix, name };
   }

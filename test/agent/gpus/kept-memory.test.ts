@@ -15,7 +15,7 @@ test('changes at the same time are stored one after another, and the last one st
   const lines: string[] = [];
   const log = createLog('agent', 'error', { write: (line: string) => void lines.push(line) });
   const memory = await openMemory(dir, 'boot', { files: DISK, log });
-  const changes = [1, 2, 3, 4].map((seq) => memory.become({ ...memory.now(), heard_seq: seq }));
+  const changes = [1, 2, 3, 4].map((seq) => memory.replace({ ...memory.now(), heard_seq: seq }));
   await Promise.all(changes);
   expect(lines).toEqual([]);
   expect((await openMemory(dir, 'boot', { files: DISK, log })).now().heard_seq).toBe(4);

@@ -1,6 +1,15 @@
 // The guest's SFTP server against packets that no honest client sends, and the limits that one meets.
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  mkdtempSync,
+  opendirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
 import { tmpdir } from 'node:os';
@@ -136,6 +145,30 @@ test('a request that is cut short is a bad message, and the session goes on', as
   expect(await status(REQUEST.open, 'file')).toBe(STATUS.bad_message);
   expect(await status(REQUEST.mkdir, 'folder', NO_ATTRIBUTES)).toBe(STATUS.ok);
 });
+
+// OpenSSH's client takes an answer without entries as the end of the folder.
+test('a folder is listed to its end if so many entries vanish that one answer would have none', async () => {
+  for (let i = 0; i < 250; i += 1) writeFileSync(join(home, `f${i}`), '');
+  await greet();
+  const { fields } = await ask(REQUEST.opendir, '.');
+  const handle = fields.bytes();
+  const first = await ask(REQUEST.readdir, handle);
+  expect([first.type, first.fields.uint32()]).toEqual([ANSWER.name, 100]);
+  for (const name of inOrder(home).slice(100, 200)) rmSync(join(home, name));
+  const second = await ask(REQUEST.readdir, handle);
+  // The socket of this test is in the folder too.
+  expect([second.type, second.fields.uint32()]).toEqual([ANSWER.name, 51]);
+  expect(await status(REQUEST.readdir, handle)).toBe(STATUS.eof);
+});
+
+/** The names in the order of the file system. */
+function inOrder(folder: string): string[] {
+  const dir = opendirSync(folder);
+  const names: string[] = [];
+  for (let entry = dir.readSync(); entry !== null; entry = dir.readSync()) names.push(entry.name);
+  dir.closeSync();
+  return names;
+}
 
 test('at most 256 handles can be open at a time', async () => {
   await greet();

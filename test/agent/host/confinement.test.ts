@@ -23,7 +23,7 @@ const SAY = [
 
 describe('a holder', () => {
   test('runs in its own cgroup, which limits memory, processors and processes before it begins', async () => {
-    const confinement = await openConfinement({ cgroups, refused: ['false'] });
+    const confinement = await openConfinement({ cgroups, filterProbe: ['false'] });
     expect(confinement.lack).toBe('');
     const { stdout } = await capture(await confinement.around('wl_a', [...SAY, 'a b', '--dir']));
     const [pid, score, privileges, core, rest] = stdout.toString().split('\n');
@@ -49,12 +49,12 @@ describe('a holder', () => {
 
   test('leaves a cgroup that the start of the next one removes', async () => {
     mkdirSync(join(cgroups, 'svc-holders/wl_over'), { recursive: true });
-    await (await openConfinement({ cgroups, refused: ['false'] })).around('wl_a', SAY);
+    await (await openConfinement({ cgroups, filterProbe: ['false'] })).around('wl_a', SAY);
     expect(readdirSync(join(cgroups, 'svc-holders')).toSorted()).toEqual(['cgroup.subtree_control', 'wl_a']);
   });
 
   test('keeps its cgroup while it starts, whatever else starts at the same moment', async () => {
-    const confinement = await openConfinement({ cgroups, refused: ['false'] });
+    const confinement = await openConfinement({ cgroups, filterProbe: ['false'] });
     const names = Array.from({ length: 17 }, (_, i) => `wl_${i}`);
     for (const name of names) {
       await confinement.around(name, SAY);
@@ -68,7 +68,7 @@ describe('a holder', () => {
 
   test('is killed first if memory runs out, even on a host without cgroups, which is reported', async () => {
     writeFileSync(join(cgroups, 'cgroup.controllers'), 'hugetlb\n');
-    const confinement = await openConfinement({ cgroups, refused: ['false'] });
+    const confinement = await openConfinement({ cgroups, filterProbe: ['false'] });
     expect(confinement.lack).toContain('no cgroups of version 2 with cpu, memory, pids');
     const { stdout } = await capture(await confinement.around('wl_a', SAY));
     expect(stdout.toString()).toMatch(/^\d+\n500\n/);
@@ -79,9 +79,12 @@ describe('a holder', () => {
 test.each([
   [['true'], 'no filter of system calls: the agent does not run as the unit svc-agent.service'],
   [['/none'], 'it is not known whether a filter of system calls is in force (spawn /none ENOENT)'],
-] as const)('a host where %o succeeds or is missing is reported: it filters no system calls', async (refused, lack) => {
-  expect((await openConfinement({ cgroups, refused })).lack).toBe(lack);
-});
+] as const)(
+  'a host where %o succeeds or is missing is reported: it filters no system calls',
+  async (filterProbe, lack) => {
+    expect((await openConfinement({ cgroups, filterProbe })).lack).toBe(lack);
+  },
+);
 
 test('each holder has its own user', () => {
   const users = Array.from({ length: 256 }, (_, nth) => userOf(`wl_${nth}`));
