@@ -109,7 +109,7 @@ export function streamDuplex(socket: StreamSocket, { dialled, head }: StreamEnd)
     else destroy();
   };
 
-  const pieces = openPieces((bytes) => void (duplex.push(bytes) || socket.pause()));
+  const pieces = openPieces((bytes) => pushOrPause(duplex, bytes, socket));
   const feed = openFrameReader(!dialled, {
     onBytes: (bytes) => {
       if (eofReceived) throw new Error('bytes came after the end');
@@ -170,6 +170,11 @@ function openSender(socket: StreamSocket, masked: boolean): Send {
     socket.write(frame.at(-1), done);
     socket.uncork();
   };
+}
+
+/** Gives bytes to the reader. A slow reader pauses the connection, and `read` resumes it. */
+function pushOrPause(duplex: Duplex, bytes: Buffer, socket: StreamSocket): void {
+  if (!duplex.push(bytes)) socket.pause();
 }
 
 interface Pieces {

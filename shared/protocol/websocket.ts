@@ -34,14 +34,25 @@ export function acceptOf(key: string): string {
  * that a web page's bytes look like HTTP to a proxy. Ours are encrypted by SSH or TLS, and masking would cost more than encrypting.
  */
 export function frameHeader(opcode: Opcode, length: number, masked: boolean): Buffer {
-  const lengthBytes = length <= SHORT_BYTES_MAX ? 0 : length < 2 ** 16 ? 2 : 8;
+  const mark = lengthMarkOf(length);
+  const lengthBytes = lengthBytesOf(mark);
   const header = Buffer.alloc(2 + lengthBytes + (masked ? MASK_BYTES : 0));
   header[0] = FINAL | opcode;
-  header[1] =
-    (masked ? MASKED : 0) | (lengthBytes === 0 ? length : lengthBytes === 2 ? LENGTH_IN_16_BITS : LENGTH_IN_64_BITS);
+  header[1] = masked ? MASKED | mark : mark;
   if (lengthBytes === 2) header.writeUInt16BE(length, 2);
   if (lengthBytes === 8) header.writeBigUInt64BE(BigInt(length), 2);
   return header;
+}
+
+/** What the second byte of a header says about the length: a short length itself, or in how many bytes a longer one follows. */
+function lengthMarkOf(length: number): number {
+  if (length <= SHORT_BYTES_MAX) return length;
+  return length < 2 ** 16 ? LENGTH_IN_16_BITS : LENGTH_IN_64_BITS;
+}
+
+function lengthBytesOf(mark: number): 0 | 2 | 8 {
+  if (mark === LENGTH_IN_16_BITS) return 2;
+  return mark === LENGTH_IN_64_BITS ? 8 : 0;
 }
 
 export interface FrameEvents {
@@ -64,8 +75,8 @@ export function openFrameReader(masked: boolean, events: FrameEvents): (chunk: B
   let left = 0;
   let taken = 0;
   let mask: Buffer | undefined;
-  let inBinary = false;
-  let word: Buffer[] = [];
+  let isWithinBinary = false;
+  let shortPieces: Buffer[] = [];
 
   /** Checks the first two bytes at once: a peer with another protocol may wait for an answer before it sends a whole header. */
   const checkStart = (): void => {
@@ -78,9 +89,9 @@ export function openFrameReader(masked: boolean, events: FrameEvents): (chunk: B
     if (!isBinary && (!isFinal || (second & LENGTH) > SHORT_BYTES_MAX))
       throw new Error('a text or control message is fragmented or over 125 bytes');
     if (!isBinary) return;
-    if (inBinary !== (opcode === OPCODE.continuation))
+    if (isWithinBinary !== (opcode === OPCODE.continuation))
       throw new Error('a frame begins within another message, or continues no message');
-    inBinary = !isFinal;
+    isWithinBinary = !isFinal;
   };
 
   const take = (bytes: Buffer): void => {
@@ -88,12 +99,13 @@ export function openFrameReader(masked: boolean, events: FrameEvents): (chunk: B
     taken += bytes.length;
     left -= bytes.length;
     if (isBinary && bytes.length > 0) events.onBytes(bytes);
-    else if (!isBinary) word.push(bytes);
+    else if (!isBinary) shortPieces.push(bytes);
     if (left > 0) return;
-    [headerHas, headerNeeds] = [0, 2];
+    headerHas = 0;
+    headerNeeds = 2;
     if (isBinary) return;
-    const whole = Buffer.concat(word);
-    word = [];
+    const whole = Buffer.concat(shortPieces);
+    shortPieces = [];
     events.onShort(opcode, whole);
   };
 
@@ -102,14 +114,17 @@ export function openFrameReader(masked: boolean, events: FrameEvents): (chunk: B
     while (at < chunk.length) {
       if (headerHas < headerNeeds) {
         const copied = chunk.copy(header, headerHas, at, at + headerNeeds - headerHas);
-        [at, headerHas] = [at + copied, headerHas + copied];
+        at += copied;
+        headerHas += copied;
         if (headerHas < headerNeeds) continue;
         if (headerNeeds === 2) {
           checkStart();
           headerNeeds = headerLength(header);
           if (headerHas < headerNeeds) continue;
         }
-        [left, taken, mask] = [lengthOf(header), 0, maskOf(header.subarray(0, headerNeeds))];
+        left = lengthOf(header);
+        taken = 0;
+        mask = maskOf(header.subarray(0, headerNeeds));
         if (left > 0) continue;
       }
       const end = Math.min(at + left, chunk.length);
@@ -128,9 +143,7 @@ function opcodeOf(value: number): Opcode {
 
 function headerLength(header: Buffer): number {
   const second = header[1] ?? 0;
-  const length = second & LENGTH;
-  const lengthBytes = length === LENGTH_IN_16_BITS ? 2 : length === LENGTH_IN_64_BITS ? 8 : 0;
-  return 2 + lengthBytes + ((second & MASKED) === 0 ? 0 : MASK_BYTES);
+  return 2 + lengthBytesOf(second & LENGTH) + ((second & MASKED) === 0 ? 0 : MASK_BYTES);
 }
 
 function lengthOf(header: Buffer): number {

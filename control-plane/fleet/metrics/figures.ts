@@ -114,7 +114,8 @@ export function newTallies(names: readonly string[], count: number): Tallies {
     add: (slot, { n, avg, max }) => {
       samples[slot] = at(samples, slot) + n;
       for (let i = 0; i < size; i += 1) {
-        const [average, highest] = [avg[i] ?? null, max[i] ?? null];
+        const average = avg[i] ?? null;
+        const highest = max[i] ?? null;
         if (average === null || highest === null) continue;
         const place = slot * size + i;
         sums[place] = at(sums, place) + average * n;
@@ -176,7 +177,8 @@ export function valuesOf(sample: MetricsSample, before: MetricsSample | undefine
 /** The values of a container, in the order of CONTAINER_NAMES. Rates are null without a sample before. */
 function usage(now: ContainerFigures, before: Counters | undefined, seconds: number): Values {
   const rate = (name: keyof Counters): number | null => {
-    const [from, to] = [before?.[name] ?? null, now[name]];
+    const from = before?.[name] ?? null;
+    const to = now[name];
     // A counter that is lower than before belongs to a container that was started again, so there is no rate.
     if (from === null || to === null || to < from || seconds <= 0) return null;
     return Math.round(((to - from) / seconds) * 1000) / 1000;

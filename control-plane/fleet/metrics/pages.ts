@@ -29,6 +29,7 @@ export function openPages({ db, clock }: { db: Db; clock: Clock }): Pages {
   /** The pages of all reads take turns. A stranger's request waits for one page, not for one of each read. */
   const turns = openSemaphore(clock, 1);
 
+  /** Resolves as soon as the page is read. The turn of the last page goes on for a while after that. */
   const readPage = (machineId: string, span: Span, take: (minute: StoredMinute) => void): Promise<StoredMinute[]> => {
     const page = Promise.withResolvers<StoredMinute[]>();
     const work = async (): Promise<StoredMinute[]> => {

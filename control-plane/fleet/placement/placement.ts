@@ -68,5 +68,6 @@ export function fewestMachines(
 }
 
 function compare<T extends bigint | number | string>(a: T, b: T): number {
-  return a < b ? -1 : a > b ? 1 : 0;
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
 }

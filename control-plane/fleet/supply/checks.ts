@@ -31,14 +31,14 @@ export interface ChecklistFacts {
 /** All checks of a machine, in the order in which they decide. */
 export function checklistOf(machine: MachineRow, facts: ChecklistFacts): MachineCheck[] {
   const deciding = [...DECIDING, TIER].map((check): MachineCheck => {
+    const { name, remedy } = check;
     const obstacle = check.obstacle(machine);
     const isKnown = check.isKnown?.(machine) ?? true;
-    const state = !isKnown || check.waits?.(machine) === true ? 'waiting' : 'failed';
-    if (obstacle !== undefined || !isKnown) {
-      const evidence = obstacle ?? 'The host has not reported it yet.';
-      return { name: check.name, state, required: true, evidence, remedy: check.remedy };
-    }
-    return { name: check.name, state: 'passed', required: true, evidence: check.passed(machine, facts), remedy: null };
+    if (obstacle === undefined && isKnown)
+      return { name, state: 'passed', required: true, evidence: check.passed(machine, facts), remedy: null };
+    const isWaiting = !isKnown || check.waits?.(machine) === true;
+    const evidence = obstacle ?? 'The host has not reported it yet.';
+    return { name, state: isWaiting ? 'waiting' : 'failed', required: true, evidence, remedy };
   });
   return [...deciding, diskCheck(machine), rentalsCheck(facts)];
 }

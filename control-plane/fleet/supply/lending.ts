@@ -42,7 +42,7 @@ export function isLendable(endsMs: number | null): Sql {
   return endsMs === null ? sql`1 = 0` : sql`reserved_from_ms > ${endsMs}`;
 }
 
-/** The number of GPUs of an offering that such a launch may have: the free ones and those that can be lent to it. */
+/** The number of GPUs of an offering that a launch with the latest end `endsMs` may have: free ones, and those that can be lent to it. */
 export function gpusWithin(endsMs: number | null): Sql {
   if (endsMs === null) return sql`gpu_free`;
   return sql`(gpu_free + (

@@ -120,11 +120,13 @@ export function gpuObstacleOf({ gpus, gpu_error: error, gpu_faults: faults }: In
   return `No GPU of the host is free of others and fit to be rented.${faultText}`;
 }
 
-/** A release candidate is below its release. Text that is not a version is below nothing. */
+/** Whether `version` is older than the release `fixed`. `1.17.8-rc.1` is older than `1.17.8`. Text that is not a version is older than nothing. */
 function isBelow(version: string, fixed: string): boolean {
   const [, numbers = '', candidate] = /^(\d+\.\d+\.\d+)([-~]rc)?/.exec(version) ?? [];
   if (numbers === '') return false;
-  const [has, needs] = [numbers.split('.').map(Number), fixed.split('.').map(Number)];
+  const has = numbers.split('.').map(Number);
+  const needs = fixed.split('.').map(Number);
   const at = has.findIndex((number, i) => number !== needs[i]);
-  return at < 0 ? candidate !== undefined : (has[at] ?? 0) < (needs[at] ?? 0);
+  if (at === -1) return candidate !== undefined;
+  return (has[at] ?? 0) < (needs[at] ?? 0);
 }

@@ -65,7 +65,8 @@ async function chargedOf(
   rows: readonly RanRow[],
   chargedJobs: RentalDeps['chargedJobs'],
 ): Promise<(row: RanRow) => Charged[]> {
-  const [jobs, instances] = [rows.filter(({ spec }) => spec.job), rows.filter(({ spec }) => !spec.job)];
+  const jobs = rows.filter(({ spec }) => spec.job);
+  const instances = rows.filter(({ spec }) => !spec.job);
   const ofJobs = await chargedJobs(
     query,
     jobs.map(({ id }) => id),

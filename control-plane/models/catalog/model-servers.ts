@@ -53,6 +53,7 @@ function hostsOf(models: readonly CatalogModel[]): OutboundPolicy['namedHosts'] 
   return urls.map(({ base_url: url }) => {
     const { hostname, port, protocol } = new URL(url);
     const plainHttp = protocol === 'http:';
-    return { host: `${hostname}:${port === '' ? (plainHttp ? 80 : 443) : port}`, plainHttp };
+    const usualPort = plainHttp ? 80 : 443;
+    return { host: `${hostname}:${port === '' ? usualPort : port}`, plainHttp };
   });
 }

@@ -155,19 +155,12 @@ const SUPPORTED: Record<Modality, readonly string[]> = {
 
 function refuseInconsistent(model: ModelEntry, context: z.RefinementCtx): void {
   const refuse: Refuse = (path, message) => context.addIssue({ code: 'custom', path, message });
-  const { modality, economy, context_length: contextLength } = model;
+  const { modality, economy } = model;
   const priced = wrongPrices(modality, model.pricing);
   if (priced !== undefined) refuse(['pricing'], priced);
   refuseWithoutServers(model, refuse);
-  if (modality === 'chat') {
-    if (contextLength === undefined)
-      refuse(['context_length'], 'is required for chat models: it bounds what a call can cost');
-    else if ((model.max_output_tokens ?? 0) > contextLength)
-      refuse(['max_output_tokens'], 'must not be above context_length');
-  } else {
-    for (const name of ['max_output_tokens', 'economy', 'fine_tuning'] as const)
-      if (model[name] !== undefined) refuse([name], 'is only for chat models');
-  }
+  if (modality === 'chat') refuseChat(model, refuse);
+  else refuseChatMembers(model, refuse);
   model.supported_parameters.forEach((name, i) => {
     if (SUPPORTED[modality].includes(name)) return;
     const known = SUPPORTED[modality].join(', ') || 'nothing';
@@ -185,6 +178,18 @@ function refuseInconsistent(model: ModelEntry, context: z.RefinementCtx): void {
   const economyPriced = economy && wrongPrices(modality, economy.pricing);
   if (economyPriced !== undefined) refuse(['economy', 'pricing'], economyPriced);
   else if (economy !== undefined) refuseDearEconomy(economy.pricing, model.pricing, refuse);
+}
+
+function refuseChat(model: ModelEntry, refuse: Refuse): void {
+  const { context_length: contextLength, max_output_tokens: outputTokens = 0 } = model;
+  if (contextLength === undefined)
+    refuse(['context_length'], 'is required for chat models: it bounds what a call can cost');
+  else if (outputTokens > contextLength) refuse(['max_output_tokens'], 'must not be above context_length');
+}
+
+function refuseChatMembers(model: ModelEntry, refuse: Refuse): void {
+  for (const name of ['max_output_tokens', 'economy', 'fine_tuning'] as const)
+    if (model[name] !== undefined) refuse([name], 'is only for chat models');
 }
 
 function refuseOneLength({ upstreams, deployment }: ModelEntry, refuse: Refuse): void {
@@ -221,7 +226,8 @@ type Refuse = (path: (string | number)[], message: string) => void;
 /** The economy tier must be the cheaper one (specification 1), because customers choose it without comparing. */
 function refuseDearEconomy(economy: Pricing, serverless: Pricing, refuse: Refuse): void {
   for (const name of ['input_per_1m_tokens_cents', 'output_per_1m_tokens_cents'] as const) {
-    const [price = 0, most = 0] = [economy[name], serverless[name]];
+    const price = economy[name] ?? 0;
+    const most = serverless[name] ?? 0;
     if (price > most) refuse(['economy', 'pricing', name], `must be at most ${most}, the price of the serverless tier`);
   }
 }

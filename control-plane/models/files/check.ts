@@ -93,7 +93,8 @@ function openLines(onLine: (line: Uint8Array, bytes: number) => void): { take(pi
     bytes += part.length;
   };
   const endLine = (): void => {
-    const [line, length] = [oneBuffer(parts.list()), bytes];
+    const line = oneBuffer(parts.list());
+    const length = bytes;
     parts = openPieces();
     bytes = 0;
     onLine(line, length);
@@ -115,7 +116,9 @@ function openLines(onLine: (line: Uint8Array, bytes: number) => void): { take(pi
 }
 
 const NEWLINE = 10;
-const [SPACE, TAB, CARRIAGE_RETURN] = [32, 9, 13];
+const SPACE = 32;
+const TAB = 9;
+const CARRIAGE_RETURN = 13;
 const BYTE_ORDER_MARK = '\uFEFF';
 
 const TOO_LONG: Fault = {
@@ -189,14 +192,14 @@ function messageFault(message: unknown, index: number): Fault | undefined {
   if (unknown !== undefined) {
     return { rule: 'message_unrecognized_key', message: `${at}: ${quoted(unknown)} is not known in a message.` };
   }
-  const { role, content, weight, name } = message;
+  const { role, content, weight } = message;
   if (typeof role !== 'string' || !ROLES.includes(role)) {
     return { rule: 'unrecognized_role', message: `${at}.role must be one of ${ROLES.join(', ')}.` };
   }
   if (typeof content !== 'string' || content.trim() === '') {
     return { rule: 'missing_content', message: `${at}.content must be a text that is not empty.` };
   }
-  const cut = isCut(content) ? 'content' : isCut(name) ? 'name' : undefined;
+  const cut = ['content', 'name'].find((key) => isCut(message[key]));
   if (cut !== undefined) {
     return { rule: 'not_utf8', message: `${at}.${cut} has half of a surrogate pair: an emoji was cut in two.` };
   }

@@ -35,7 +35,8 @@ export function findFile(query: Query, orgId: string, id: string): Promise<FileR
 /** At most `count` files in the order of their ids, which is the order of upload. */
 export function pageOfFiles(query: Query, orgId: string, page: FilesQuery, count: number): Promise<FileRow[]> {
   const { after, order, purpose } = page;
-  const isAfter = after === undefined ? sql`1 = 1` : order === 'asc' ? sql`id > ${after}` : sql`id < ${after}`;
+  const beyond = order === 'asc' ? sql`>` : sql`<`;
+  const isAfter = after === undefined ? sql`1 = 1` : sql`id ${beyond} ${after}`;
   const isFor = purpose === undefined ? sql`1 = 1` : sql`purpose = ${purpose}`;
   return query.all(
     FileRow,

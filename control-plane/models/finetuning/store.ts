@@ -163,35 +163,51 @@ export type Head = z.infer<typeof HeadRow>;
  * The heads among the jobs that wait for a machine, the next one first. A job that is not served in time fails. It does not count from then on: one
  * that does not even fail must not block the others for ever.
  *
- * The organisation with the fewest jobs on machines comes first, then the one that got its last machine the longest ago, and then the oldest job.
- * A job that had a machine before has had its turn, so it does not wait for the turns of others again.
+ * Example: organisation A has a job on a machine, and B has none. A1 is older than A2, and A2 than B1.
  *
- * The waiting jobs of one organisation with the same terms are a line. The read steps from the first job of a line to that of the next line, and
- * never reads the jobs behind them.
+ *   waiting jobs          lines, one for each terms and organisation      heads, the next one first
+ *   A1, A2, B1: small     small, A: first A1   small, B: first B1         B1, because B has fewer jobs on machines
+ *   A3: big               big, A: first A3                                A3
+ *
+ * 1. `lines` steps from the first job of a line to the first job of the next line. It never reads the jobs behind them, however many there are.
+ * 2. `ranked` numbers these jobs among those with the same terms. The organisation with the fewest jobs on machines comes first, then the one that
+ *    got its last machine the longest ago, and then the oldest job. A job that had a machine before has had its turn, so it does not wait for the
+ *    turns of others again.
+ * 3. The first of each terms are the heads, in the same order.
  */
 export function headsOfQueue(query: Query, nowMs: number): Promise<Head[]> {
-  const hasHadNone = sql`case when tried_machine_ids = '[]' then 1 else 0 end`;
-  const first = (where: Sql): Sql => sql`(select id from finetuning_jobs
-    where status = 'queued' and workload_id is null and cancel_ms is null and queued_ms > ${nowMs - FINE_TUNING_QUEUE_MS_MAX} and ${where}
-    order by terms, org_id, ${hasHadNone}, created_ms, id limit 1)`;
-  const next = sql`coalesce(${first(sql`terms = lines.terms and org_id > lines.org_id`)}, ${first(sql`terms > lines.terms`)})`;
-  const columns = sql`job.id, job.terms, job.org_id, job.tried_machine_ids, job.created_ms`;
-  const placed = sql`select org_id, count(*) as jobs from finetuning_jobs where ${OPEN} and workload_id is not null group by org_id`;
-  const turnMs = sql`case when tried_machine_ids = '[]' then coalesce(placed_ms, 0) else 0 end`;
-  const order = sql`coalesce(placed.jobs, 0), ${turnMs}, created_ms, id`;
   return query.all(
     HeadRow,
-    sql`with recursive lines (id, terms, org_id, tried_machine_ids, created_ms) as (
-          select ${columns} from finetuning_jobs as job where job.id = ${first(sql`terms > ''`)}
-          union all
-          select ${columns} from lines join finetuning_jobs as job on job.id = ${next})
-        select id, terms from (
-          select id, terms, row_number() over (order by ${order}) as nth, row_number() over (partition by terms order by ${order}) as nth_of_terms
-          from lines
-            left join (${placed}) as placed on placed.org_id = lines.org_id
-            left join finetuning_turns on finetuning_turns.org_id = lines.org_id) as waiting
-        where nth_of_terms = 1 order by nth`,
+    sql`with recursive
+          lines (id, terms, org_id, tried_machine_ids, created_ms) as (${linesFrom(nowMs)}),
+          placed as (${JOBS_ON_MACHINES}),
+          turns as (
+            select lines.id, terms, coalesce(jobs, 0) as jobs, case when ${HAD_NO_MACHINE} then coalesce(placed_ms, 0) else 0 end as turn_ms, created_ms
+            from lines
+              left join placed on placed.org_id = lines.org_id
+              left join finetuning_turns on finetuning_turns.org_id = lines.org_id),
+          ranked as (
+            select turns.*, row_number() over (partition by terms order by jobs, turn_ms, created_ms, id) as nth_of_terms from turns)
+        select id, terms from ranked where nth_of_terms = 1 order by jobs, turn_ms, created_ms, id`,
   );
+}
+
+const HAD_NO_MACHINE = sql`tried_machine_ids = '[]'`;
+
+const JOBS_ON_MACHINES = sql`select org_id, count(*) as jobs from finetuning_jobs where ${OPEN} and workload_id is not null group by org_id`;
+
+/** The first job of each line, as the body of a recursive table `lines`. */
+function linesFrom(nowMs: number): Sql {
+  const isWaiting = sql`status = 'queued' and workload_id is null and cancel_ms is null and queued_ms > ${nowMs - FINE_TUNING_QUEUE_MS_MAX}`;
+  const firstWhere = (where: Sql): Sql => sql`(select id from finetuning_jobs where ${isWaiting} and ${where}
+    order by terms, org_id, case when ${HAD_NO_MACHINE} then 1 else 0 end, created_ms, id limit 1)`;
+  const firstOfAll = firstWhere(sql`terms > ''`);
+  const firstOfNextOrg = firstWhere(sql`terms = lines.terms and org_id > lines.org_id`);
+  const firstOfNextTerms = firstWhere(sql`terms > lines.terms`);
+  const columns = sql`job.id, job.terms, job.org_id, job.tried_machine_ids, job.created_ms`;
+  return sql`select ${columns} from finetuning_jobs as job where job.id = ${firstOfAll}
+    union all
+    select ${columns} from lines join finetuning_jobs as job on job.id = coalesce(${firstOfNextOrg}, ${firstOfNextTerms})`;
 }
 
 /** Notes that the organisation got a machine for a new job. */

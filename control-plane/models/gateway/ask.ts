@@ -60,7 +60,10 @@ export interface AskDeps {
   log: Log;
 }
 
-/** @throws ServiceError `upstream_unavailable`, `upstream_timeout`, `upstream_error`, `context_length_exceeded`, `invalid_request` */
+/**
+ * Asks one server after another until one answers.
+ * @throws ServiceError `upstream_unavailable`, `upstream_timeout`, `upstream_error`, `context_length_exceeded`, `invalid_request`
+ */
 export async function ask(upstreamRequest: UpstreamRequest, deps: AskDeps): Promise<Answering> {
   const { callable, affinity, signal } = upstreamRequest;
   const { upstreams, replicas, clock, log } = deps;
@@ -69,12 +72,11 @@ export async function ask(upstreamRequest: UpstreamRequest, deps: AskDeps): Prom
   let retryAfterSeconds: number | undefined;
   let waiting: Pick<Wait, 'orgId' | 'sinceMs' | 'signal'> | undefined;
   for (;;) {
-    const upstream =
-      asked.length < UPSTREAM_ATTEMPTS_MAX
-        ? upstreams.next(replicas.serversOf(callable), { affinity, asked })
-        : undefined;
+    const mayAskMore = asked.length < UPSTREAM_ATTEMPTS_MAX;
+    const upstream = mayAskMore ? upstreams.next(replicas.serversOf(callable), { affinity, asked }) : undefined;
     if (upstream === undefined) {
       if (callable.deployment === undefined) break;
+      // A replica may start, or may have room soon. After the wait, all servers may be asked again.
       waiting ??= { orgId: upstreamRequest.orgId, sinceMs: clock.monotonicMs(), signal };
       upstreamRequest.onWait?.();
       await replicas.wait(callable, { ...waiting, wasRefused: asked.length > 0 });

@@ -53,7 +53,9 @@ export function openBreaker(clock: Clock): Breaker {
   /** True if the server fails for one organisation or has failed a health check. The next health check decides. */
   let isSuspect = false;
   let provenMs = -Infinity;
-  const rest = (): void => void (out = { untilMs: clock.monotonicMs() + REST_MS, isAlive: false });
+  const rest = (): void => {
+    out = { untilMs: clock.monotonicMs() + REST_MS, isAlive: false };
+  };
   const backInMs = (): number => Math.max(0, (out?.untilMs ?? 0) - clock.monotonicMs());
   const noteFailure = (orgId: string): void => {
     const nowMs = clock.monotonicMs();
@@ -68,7 +70,10 @@ export function openBreaker(clock: Clock): Breaker {
     takes: () => out === undefined || out.isAlive,
     isOut: () => out?.isAlive === false,
     backInMs,
-    isCheckDue: () => (out === undefined ? isSuspect || clock.monotonicMs() - provenMs >= PROOF_MS : backInMs() === 0),
+    isCheckDue: () => {
+      if (out !== undefined) return backInMs() === 0;
+      return isSuspect || clock.monotonicMs() - provenMs >= PROOF_MS;
+    },
     found: (health) => {
       if (health === 'well') provenMs = clock.monotonicMs();
       if (out === undefined && health === 'well') {

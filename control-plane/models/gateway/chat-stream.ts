@@ -85,7 +85,10 @@ function coldStart({ clock }: CallDeps): ColdStart {
   };
 }
 
-/** Ends the stream with an error if its answer fails before its late beginning, or for a reason that nobody has foreseen. Never throws. */
+/**
+ * Waits for `passing`. If it rejects, closes the request and ends the stream with an error. It rejects if the answer fails before its late beginning,
+ * or for a reason that nobody has foreseen. Never throws.
+ */
 async function endIfFailed(
   passing: Promise<void>,
   { call, open, writer }: { call: ChatCall; open: OpenRequest; writer: EventWriter },

@@ -73,7 +73,8 @@ export function openEventWriter({ clock }: { clock: Clock }): EventWriter {
       if (events === '' || isOver || stream.destroyed) return undefined;
       lastMs = clock.monotonicMs();
       push(events);
-      return isFull && !signal.aborted ? untilDrained(signal, (done) => (drained = done)) : undefined;
+      if (!isFull || signal.aborted) return undefined;
+      return untilDrained(signal, (done) => (drained = done));
     },
     end: (events = '') => {
       if (isOver) return;

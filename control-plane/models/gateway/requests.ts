@@ -163,7 +163,10 @@ export function openRequests(deps: RequestsDeps): Requests {
       attempts,
       signal,
       stopping,
-      close: (outcome) => (closed ??= close(outcome)),
+      close: (outcome) => {
+        closed ??= close(outcome);
+        return closed;
+      },
     };
   };
 
@@ -254,7 +257,7 @@ async function sweep(living: Ring<Living>, signal: AbortSignal, deps: RequestsDe
   const close = (receipt: OpenReceipt): Promise<boolean> =>
     db.hot(closeReceipt(receipt, freeOutcome('process_ended'), { nowMs: clock.now(), attempts: [] }));
   const dead = await deadReceipts(living, signal, deps);
-  // Some have ended in order since their rows were read.
+  // A request that has ended in order since its row was read does not count.
   const count = (await Promise.all(dead.map(close))).filter(Boolean).length;
   if (count > 0) log.warn({ receipts: count }, 'closed the requests of a process that died, free of charge');
   return count;
@@ -268,7 +271,10 @@ async function deadReceipts(
   const open = await allOpen(db, signal);
   const served = new Set(living.list().map(({ id }) => id));
   const others = await members.others();
-  return open.filter(({ id, member }) => (member === members.id ? !served.has(id) : !others.has(member)));
+  return open.filter(({ id, member }) => {
+    if (member === members.id) return !served.has(id);
+    return !others.has(member);
+  });
 }
 
 async function allOpen(db: Db, signal: AbortSignal): Promise<store.OpenRow[]> {

@@ -29,9 +29,10 @@ export type OpenReceipt = Pick<store.Receipt, 'id' | 'org_id' | 'model_id' | 'he
 /** `not_covered`: the balance is too small. `key_ended`: the API key was revoked or has expired. Then nothing has changed. */
 export type Opened = 'open' | 'not_covered' | 'key_ended';
 
-const OpenedRow = z
-  .object({ living: int, held: int })
-  .transform(({ living, held }): Opened => (living === 0 ? 'key_ended' : held === 0 ? 'not_covered' : 'open'));
+const OpenedRow = z.object({ living: int, held: int }).transform(({ living, held }): Opened => {
+  if (living === 0) return 'key_ended';
+  return held === 0 ? 'not_covered' : 'open';
+});
 
 /** Confirms the key, holds the money and writes the receipt. */
 export function openReceipt(receipt: store.NewReceipt): HotBody<Opened> {

@@ -66,7 +66,8 @@ function tokenizedChat(
   const engine = CHAT_ENGINES[upstream.engine];
   if (engine === undefined) return Promise.resolve(undefined);
   return askTokenizer(upstream, deps, async (ask) => {
-    const [prompt, completion] = [await engine.prompt(ask, messages), await engine.text(ask, answer)];
+    const prompt = await engine.prompt(ask, messages);
+    const completion = await engine.text(ask, answer);
     return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
   });
 }

@@ -1,8 +1,8 @@
-// The places of each server: how many of its jobs are driven at once. A server that hangs keeps each question for half a minute, so without places
-// of its own it would take those of all other servers.
+// The places of each server: how many of its jobs are driven at once. A server that hangs leaves each question open for half a minute. If all servers
+// shared their places, it would soon have all of them.
 //
-// A server that gave no answer last is silent, and has one place. The job that has it asks, and all others that are due get the same answer
-// (`shareSilence` in driver.ts). The first answer gives the server its places back.
+// A server that did not answer the last question is silent, and has one place. The job in this place asks again. If there is still no answer, all
+// other due jobs of the server count as asked too (`shareSilence` in driver.ts). The first answer gives the server its places back.
 
 /** `submit`: a job is sent; `fetch`: a file is fetched, which takes long; `ask`: all else. */
 export type Purpose = 'submit' | 'ask' | 'fetch';

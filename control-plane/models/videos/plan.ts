@@ -56,8 +56,9 @@ function planOpen(job: Job, server: ServerFacts, nowMs: number): Step {
     if (nowMs < committedMs + VIDEO_FETCH_MS_MAX || job.failures < SILENCES_MAX) return { do: 'fetch' };
     return failed('upstream_error', 'The finished video could not be fetched from its server.');
   }
+  if (isQueuedLong) return { do: 'poll', late: 'queued' };
   const isMadeLong = startedMs !== null && nowMs >= startedMs + server.videoMs;
-  return { do: 'poll', late: isQueuedLong ? 'queued' : isMadeLong ? 'in_progress' : null };
+  return { do: 'poll', late: isMadeLong ? 'in_progress' : null };
 }
 
 function failed(code: ErrorCode, message: string): Step {

@@ -80,8 +80,9 @@ async function poll(job: Job, { late }: Pick<Poll, 'late'>, deps: StepDeps, sign
   const report = await deps.servers.report(upstream, upstreamJobId, signal);
   if (signal.aborted) return;
   const isSilent = report.status === 'silent' && job.failures + 1 >= SILENCES_MAX;
-  if (late !== null && (isSilent || report.status === 'queued' || report.status === late))
-    return late === 'queued' ? expire(job, deps) : failJob(job, TOO_LATE, deps);
+  const isStuck = isSilent || report.status === 'queued' || report.status === late;
+  if (late === 'queued' && isStuck) return expire(job, deps);
+  if (late !== null && isStuck) return failJob(job, TOO_LATE, deps);
   switch (report.status) {
     case 'silent':
       return noteSilence(job, report.reason, deps);
@@ -153,15 +154,20 @@ function finalFailure(error: unknown): Failure | undefined {
   }
 }
 
-/** A server without DELETE finishes every job that it has. Until then it is asked, because the job takes one of its slots. */
+/**
+ * Makes the server let go of a job that has ended here. A server without DELETE finishes every job, and the job takes one of its slots until then. So
+ * that server is asked again and again whether the job is over.
+ */
 async function release(job: Job, deps: StepDeps, signal: AbortSignal): Promise<void> {
   const { servers, clock } = deps;
-  const [upstream, id] = [serverOf(job, deps), job.upstream_job_id];
+  const upstream = serverOf(job, deps);
+  const id = job.upstream_job_id;
   if (upstream === undefined) return letGo(job, deps);
   if (id === null) return awaitAnswer(job, upstream, deps);
   if (takesDelete(upstream)) {
     if (await servers.release(upstream, id, signal)) return letGo(job, deps);
-    return signal.aborted ? undefined : releaseLater(job, 'it does not let go of a job', deps);
+    if (signal.aborted) return;
+    return releaseLater(job, 'it does not let go of a job', deps);
   }
   const nowMs = clock.now();
   const endedMs = job.ended_ms ?? nowMs;
@@ -170,7 +176,8 @@ async function release(job: Job, deps: StepDeps, signal: AbortSignal): Promise<v
   if (report.status === 'queued' || report.status === 'in_progress')
     return note(job, { failures: 0, due_ms: nowMs + againMs(nowMs - endedMs) }, deps);
   if (report.status !== 'silent') return letGo(job, deps);
-  return signal.aborted ? undefined : releaseLater(job, report.reason, deps);
+  if (signal.aborted) return;
+  return releaseLater(job, report.reason, deps);
 }
 
 /** The job ended while its submission was under way. If the server takes it, the answer brings its id and makes the job due. */

@@ -107,8 +107,8 @@ async function refuseTooMany(tx: Tx, orgId: string, { openPerOrgMax }: VideosDep
 /** Converts a text to the type of its parameter; unchanged if that is not possible. */
 function typed(type: string, text: unknown): unknown {
   if (typeof text !== 'string') return text;
-  if (type === 'int') return /^-?[0-9]{1,15}$/.test(text) ? Number(text) : text;
-  if (type === 'bool') return text === 'true' ? true : text === 'false' ? false : text;
+  if (type === 'int' && /^-?[0-9]{1,15}$/.test(text)) return Number(text);
+  if (type === 'bool' && ['true', 'false'].includes(text)) return text === 'true';
   return text;
 }
 

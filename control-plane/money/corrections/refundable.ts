@@ -13,13 +13,13 @@ export interface Standing {
   supplierIds: string[];
   /** What the wallet has paid and did not get back. An amount that waits for a decision about a credit is not counted. */
   refundableUcents: bigint;
-  /** What the wallet got back and was not charged. */
+  /** What the wallet got back beyond what it was charged. */
   excessUcents: bigint;
 }
 
 /**
- * `waitingUcents` is what the wallet gets back if all credits that wait for a decision are released. The suspense account does not say it,
- * because it also has what the wallet could not cover.
+ * `waitingUcents` is what the wallet gets back if all credits that wait for a decision are released. It is not the balance of the suspense account,
+ * which also contains what the wallet could not cover.
  */
 export function standingOf(entries: readonly SubjectEntry[], waitingUcents: bigint): Standing {
   const paid = entries.filter(({ account_id: id }) => id.startsWith(WALLET));

@@ -65,7 +65,7 @@ export interface Credits {
    * The customer gets the credit, or the supplier gets the payment. @throws ServiceError `not_found`, `conflict` if it is decided already
    */
   release(id: string, note: string): Promise<store.HeldCredit>;
-  /** The customer has paid for the time as if it had been charged normally, or the supplier gets nothing. @throws the same as `release` */
+  /** The customer gets nothing back for the time, or the supplier gets no payment. @throws ServiceError as `release` */
   refuse(id: string, note: string): Promise<store.HeldCredit>;
   /**
    * Removes the flag. Outages before this moment do not count any more. @throws ServiceError `not_found` for an organisation that is not
@@ -139,7 +139,8 @@ async function end(tx: Tx, subjectId: string, untilMs: number, deps: CreditsDeps
   await store.endFreeTime(tx, time.id, { endedMs: nowMs, freeMs, grantedUcents, heldUcents });
   if (heldUcents === 0n) return;
   const availableUcents = await deps.ledger.availableNow(tx, wallet(time.org_id));
-  const walletUcents = availableUcents < heldUcents ? (availableUcents > 0n ? availableUcents : 0n) : heldUcents;
+  const coveredUcents = availableUcents > 0n ? availableUcents : 0n;
+  const walletUcents = coveredUcents < heldUcents ? coveredUcents : heldUcents;
   const held = await hold(
     tx,
     {

@@ -259,7 +259,10 @@ interface Until {
   evidence?: string | undefined;
 }
 
-/** Posts the ledger up to `toMs`, forwards or backwards. This releases the hold; the caller sets it again. */
+/**
+ * Posts the charge of the segment up to `toMs`. If more was posted already, reverses the charge after `toMs`. Releases the hold, which the caller
+ * then sets again.
+ */
 async function postThrough(tx: Tx, segment: store.Segment, until: Until, ledger: Ledger): Promise<void> {
   const { toMs, evidence } = until;
   const fromMs = segment.posted_through_ms;
@@ -277,6 +280,10 @@ async function postThrough(tx: Tx, segment: store.Segment, until: Until, ledger:
   await store.setPostedThrough(tx, segment.id, toMs);
 }
 
+/**
+ * Posts and covers what is due, in pages. A rental whose balance is too small is then tried once more, after the other rentals of its organisation
+ * have given back the money that they hold for later. Returns the rentals that are still not covered.
+ */
 async function tick(signal: AbortSignal, deps: MeteringDeps): Promise<string[]> {
   const { db, clock, log } = deps;
   const uncovered: store.Segment[] = [];

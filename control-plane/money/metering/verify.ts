@@ -67,17 +67,20 @@ export const earningsByDay: SubjectProof = {
     for (const segment of segments.values()) addDays(due, segment, segment.started_ms, segment.posted_through_ms);
     const faults: string[] = [];
     const posted = new Map<number, bigint>();
-    for (const { id, amount_ucents: is } of await amountsOfSubject(query, subjectId, Object.keys(SIGNS.earned))) {
+    for (const { id, amount_ucents: amount } of await amountsOfSubject(query, subjectId, Object.keys(SIGNS.earned))) {
       const stretch = stretchOf(id);
       const segment = segments.get(stretch?.segmentId ?? '');
       const part = segment && stretch && addDays(posted, segment, stretch.fromMs, stretch.toMs);
-      if (part !== is && part !== -is) faults.push(`${subjectId}: ${id} is ${is}, which its segment does not explain`);
+      if (part !== amount && part !== -amount)
+        faults.push(`${subjectId}: ${id} is ${amount}, which its segment does not explain`);
     }
     const days = [...new Set([...due.keys(), ...posted.keys()])].toSorted((a, b) => a - b);
     for (const day of days) {
-      const [want, is] = [due.get(day) ?? 0n, posted.get(day) ?? 0n];
+      const earned = due.get(day) ?? 0n;
+      const inLedger = posted.get(day) ?? 0n;
       const name = isoTime(day).slice(0, 10);
-      if (want !== is) faults.push(`${subjectId}: its segments earned ${want} on ${name}, the ledger has ${is}`);
+      if (earned !== inLedger)
+        faults.push(`${subjectId}: its segments earned ${earned} on ${name}, the ledger has ${inLedger}`);
     }
     return faults;
   },

@@ -71,7 +71,10 @@ export async function takePlace(
   const workloadId = deps.ids.prefixed('wl');
   let left = fitting;
   let waitedInVain = false;
-  for (let [best] = left; best !== undefined; [best] = left) {
+  for (;;) {
+    const [best] = left;
+    if (best === undefined) return undefined;
+    // Several machines that are alike are tried at once, without a wait for a lock. The wait is for the lock of a single machine.
     const alike = left.filter((other) => isAlike(other, best, instance));
     let held = alike.length > 1 ? await holdAt(tx, instance, { tried: alike, workloadId }, deps) : undefined;
     if (held === undefined) {
@@ -83,7 +86,6 @@ export async function takePlace(
     const machineId = held?.machineId ?? best.machine_id;
     left = left.filter((candidate) => candidate.machine_id !== machineId);
   }
-  return undefined;
 }
 
 /**
@@ -293,7 +295,7 @@ export async function fittingCandidates(
   return rank(request, inRegion.length > 0 ? inRegion : await candidates(query, { ...request, region: null }));
 }
 
-/** The same, and if nothing fits, the machines that the launch only avoids: one of them is better than none. */
+/** The result of `fittingCandidates`. If that is empty, also machines that the launch only avoids: one of them is better than none. */
 async function fittingOrAvoided(
   query: Query,
   instance: store.InstanceRow,

@@ -53,9 +53,10 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
     case 'stop': {
       const to = step.do === 'lose' ? 'error' : 'stopped';
       const { reason } = step;
-      const touched = await moved(instance, deps, async (tx, nowMs) =>
-        (await isMended(tx, instance)) ? false : move(tx, instance, { to, nowMs, reason }, deps),
-      );
+      const touched = await moved(instance, deps, async (tx, nowMs) => {
+        if (await isMended(tx, instance)) return false;
+        return move(tx, instance, { to, nowMs, reason }, deps);
+      });
       if (touched.length > 0)
         deps.log.warn({ instance_id: instance.id, machine_id: instance.machine_id, to, reason }, 'rental lost');
       return touched;
@@ -155,7 +156,10 @@ async function replace(seen: store.InstanceRow, because: string | null, deps: St
   });
 }
 
-/** Tries once more if the money is missing that running instances of the organisation hold for later hours: a launch needs it now. */
+/**
+ * Calls `attempt`. If the balance is too small, gives back what running instances of the organisation hold for later hours, and calls `attempt` once
+ * more: a launch needs the money now.
+ */
 export async function withMoneyHeldForLater<T>(
   orgId: string,
   attempt: () => Promise<T>,

@@ -97,7 +97,10 @@ export function openLogs(given: LogsDeps): Logs {
       const { stream } = await opening;
       follower.stream = stream;
       const unwatch = watch(stream, caller, deps);
-      stream.once('close', () => (unwatch(), forget()));
+      stream.once('close', () => {
+        unwatch();
+        forget();
+      });
       return { lines: linesOf(stream, wish.since), stop: () => void stream.destroy() };
     },
     close: () => {
@@ -139,7 +142,10 @@ async function readLog(orgId: string, instanceId: string, wish: LogRequest, deps
       while (chars > LOG_READ_CHARS_MAX) chars -= lines.shift()?.line.length ?? 0;
     }
   } catch (error) {
-    deps.log.warn({ instance_id: instanceId, machine_id: machineId, detail: messageOf(error) }, 'a log broke off');
+    deps.log.warn(
+      { instance_id: instanceId, machine_id: machineId, detail: messageOf(error) },
+      'a host broke off the log of an instance',
+    );
     return unreachable();
   } finally {
     cancel();
@@ -147,7 +153,10 @@ async function readLog(orgId: string, instanceId: string, wish: LogRequest, deps
   }
   // The engine writes what it reads first. It reads the two streams of a container apart, so two lines that are close may be in the wrong order.
   const ordered = lines.map((line) => ({ line, at: sortable(line.at) }));
-  ordered.sort((a, b) => (a.at < b.at ? -1 : Number(a.at > b.at)));
+  ordered.sort((a, b) => {
+    if (a.at === b.at) return 0;
+    return a.at < b.at ? -1 : 1;
+  });
   return ordered.map(({ line }) => line);
 }
 

@@ -39,12 +39,14 @@ export function openTail({ db, clock, events }: TailDeps): Tail {
   let newestMs = 0;
   let longAtMs = 0;
 
-  const unknownIds = async (): Promise<{ ids: string[]; mayBeMore: boolean }> => {
+  /** Reads a little of the past, or more if a long poll is due. Returns the ids that were not found before, and marks them as found. */
+  const findNew = async (): Promise<{ ids: string[]; mayBeMore: boolean }> => {
     const isLong = clock.monotonicMs() - longAtMs >= LONG_PERIOD_MS;
     // If the clock was set back, new events are older than the newest one.
     newestMs = Math.min(newestMs, clock.now());
-    const [shortMs, longMs] = [newestMs - SHORT_MS, clock.now() - lateMs(db)];
-    const fromMs = isLong ? Math.min(shortMs, longMs) : shortMs;
+    const shortFromMs = newestMs - SHORT_MS;
+    const longFromMs = clock.now() - lateMs(db);
+    const fromMs = isLong ? Math.min(shortFromMs, longFromMs) : shortFromMs;
     if (isLong) longAtMs = clock.monotonicMs();
     // Events that are much later than now were there before the clock was set back.
     const untilMs = clock.now() + lateMs(db);
@@ -54,7 +56,8 @@ export function openTail({ db, clock, events }: TailDeps): Tail {
       found.set(id, createdMs);
       newestMs = Math.max(newestMs, createdMs);
     }
-    for (const [id, createdMs] of found) if (createdMs < Math.min(newestMs - SHORT_MS, longMs)) found.delete(id);
+    const nextFromMs = Math.min(newestMs - SHORT_MS, longFromMs);
+    for (const [id, createdMs] of found) if (createdMs < nextFromMs) found.delete(id);
     return { ids: fresh.map(({ id }) => id), mayBeMore: rows.length === IDS_MAX };
   };
 
@@ -63,10 +66,10 @@ export function openTail({ db, clock, events }: TailDeps): Tail {
       found.clear();
       newestMs = clock.now() - lateMs(db) + SHORT_MS;
       longAtMs = clock.monotonicMs();
-      await unknownIds();
+      await findNew();
     },
     poll: async () => {
-      const { ids, mayBeMore } = await unknownIds();
+      const { ids, mayBeMore } = await findNew();
       if (mayBeMore) return undefined;
       const rows: EventRow[] = [];
       for (let at = ids.length; at > 0; at -= ROWS_PER_READ)

@@ -38,8 +38,12 @@ export function openCache<T>(clock: Clock, rules: CacheRules): Cache<T> {
       const entry = { answer, untilMs: Number.POSITIVE_INFINITY };
       entries.set(key, entry);
       answer.then(
-        () => (entry.untilMs = clock.monotonicMs() + rules.keepMs),
-        (error: unknown) => (entry.untilMs = isOfCaller(error) ? 0 : clock.monotonicMs() + rules.refusalKeepMs),
+        () => {
+          entry.untilMs = clock.monotonicMs() + rules.keepMs;
+        },
+        (error: unknown) => {
+          entry.untilMs = isOfCaller(error) ? 0 : clock.monotonicMs() + rules.refusalKeepMs;
+        },
       );
       for (const oldest of entries.keys()) {
         if (entries.size <= rules.entriesMax) break;

@@ -49,7 +49,7 @@ export function parseReference(text: string): ImageReference {
   refusePath(path);
   const registry =
     host === undefined ? DOCKER_HUB : (readRegistry(host) ?? fail('must name the registry as host or host:port'));
-  // It was taken for a host only because of its capitals, but host names are in lower case.
+  // In `Foo/app`, `Foo` counts as a host only because of its capital. The registry would be `foo`, which is no host.
   if (host !== undefined && splitHost(`${registry}/a`).host === undefined) {
     fail('must name the registry by a host with a dot or a port');
   }

@@ -115,7 +115,8 @@ export function openSession(visit: RegistryTask, deps: SessionDeps): Session {
   };
 
   const follow = async (request: Request, answer: OutboundResponse): Promise<OutboundResponse> => {
-    let [at, current] = [request.url, answer];
+    let at = request.url;
+    let current = answer;
     for (let hop = 0; isRedirect(current) && hop < REDIRECTS_MAX; hop += 1) {
       const next = URL.parse(current.headers['location'] ?? '', at);
       if (next === null) break;
