@@ -34,9 +34,9 @@ const V8_FLAGS = ['--no-allocation-site-pretenuring'];
  */
 const polled = (timeout: number): { poll: { timeout: number } } => ({ poll: { timeout } });
 
-/** Files at a time: vitest by itself keeps a processor free for its own work, of which there is next to none. */
+/** Files at a time that only compute. Vitest by itself keeps a processor free for its own work, of which there is next to none. */
 const COMPUTING = availableParallelism();
-/** Each file has an engine, a network and ports of its own, and waits for other programs much of its time. */
+/** Files at a time that also wait, for timers, databases and other programs. With one file for each processor, a sixth of the time is idle. */
 const WAITING = COMPUTING + 1;
 
 export default defineConfig({
@@ -51,7 +51,7 @@ export default defineConfig({
           setupFiles: SETUP,
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.pg.test.ts', ...DOCKER_TESTS, ...E2E_TESTS, ...WALLS],
-          maxWorkers: COMPUTING,
+          maxWorkers: WAITING,
           expect: polled(15_000),
           execArgv: V8_FLAGS,
           ...SHARED,
@@ -65,7 +65,7 @@ export default defineConfig({
           setupFiles: SETUP,
           include: DATABASE_TESTS,
           globalSetup: [COMPILED, 'test/kit/postgres.ts'],
-          maxWorkers: COMPUTING,
+          maxWorkers: WAITING,
           expect: polled(15_000),
           execArgv: V8_FLAGS,
           ...SHARED,

@@ -22,7 +22,7 @@ const RATE = 100_000_000n;
 const DOLLAR = 100_000_000n;
 const FUNDS_CENTS = 10_000_000_000;
 const BOUNDS = { orgCreditsUcents: 2n * DOLLAR, supplierCreditsUcents: 3n * DOLLAR, supplierPaymentsUcents: DOLLAR };
-/** A history takes more than a second on PostgreSQL. */
+/** A history takes five to ten seconds on PostgreSQL. */
 const FEW = process.env['SOAK'] === '1' ? 12 : 8;
 const RUNS = inject('postgresUrl') === undefined ? 40 : FEW;
 

@@ -19,7 +19,7 @@ afterEach(async () => {
 });
 
 const HOUR_MS = 3_600_000;
-const ROUNDS = process.env['SOAK'] === '1' ? 2_000 : 200;
+const ROUNDS = process.env['SOAK'] === '1' ? 2_000 : 60;
 
 const status = async (id: string): Promise<string | undefined> => (await findInstance(world.db.read, id))?.status;
 const operationOf = async (id: string, principalId: string) => {
