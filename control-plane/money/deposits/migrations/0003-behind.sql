@@ -1,8 +1,8 @@
--- The block up to which an account is read that is behind. Null: the account is not behind. `before_tx` belongs to a read up to this block.
+-- The block up to which an account that is behind will be read. Null: the account is not behind. `before_tx` belongs to a read up to this block.
 alter table deposit_accounts add column behind_to INTEGER;
--- Why the node could not answer about a transaction in the read that `before_tx` belongs to, or in the last one. Null: it has answered so far.
+-- Why the node could not answer about a transaction: in the read that `before_tx` belongs to, or in the last one. Null: it has answered so far.
 alter table deposit_accounts add column failure TEXT;
--- A read since the account has been behind had such a transaction.
+-- 1 if any read since the account fell behind had such a transaction.
 alter table deposit_accounts add column has_failed INTEGER not null default 0;
 -- A read that was interrupted begins again, because nobody knows the block up to which it was meant.
 update deposit_accounts set before_tx = null;
