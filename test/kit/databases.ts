@@ -1,4 +1,5 @@
 // Opens the database that a store test runs on: SQLite in memory, or a fresh PostgreSQL database if the lane provides a server.
+import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -91,11 +92,8 @@ async function openOnPostgres(serverUrl: string, rooms: RoomMigrations[]): Promi
 
 /** Its retries wait on real time, whatever clock the rooms have. */
 async function openNew(serverUrl: string, rooms: RoomMigrations[]): Promise<Opened> {
-  const [clock, rng] = [systemClock(), systemRng()];
-  const url = await createDatabase(serverUrl);
-  const open = (): Db => openPostgres(url, { clock, rng, log: createLog('test', 'silent') });
-  const db = inTurns(open(), open());
-  await migrate(db, rooms, { clock });
+  const url = await createDatabase(serverUrl, await templateFor(serverUrl, rooms));
+  const db = inTurns(openUrl(url), openUrl(url));
   const administrator = new Client({ connectionString: url });
   // The server ends before this connection does.
   administrator.on('error', () => undefined);
@@ -103,6 +101,31 @@ async function openNew(serverUrl: string, rooms: RoomMigrations[]): Promise<Open
   const tables = await tablesOf(db);
   await administrator.query(emptying(tables));
   return { db, administrator, tables };
+}
+
+const openUrl = (url: string): Db =>
+  openPostgres(url, { clock: systemClock(), rng: systemRng(), log: createLog('test', 'silent') });
+
+/**
+ * The name of a migrated database that nobody is connected to. All workers of the lane copy it: a copy takes a fifth of the time of the
+ * migrations.
+ */
+async function templateFor(serverUrl: string, rooms: RoomMigrations[]): Promise<string> {
+  const key = keyOf(rooms);
+  const name = `migrated_${createHash('sha256').update(key).digest('hex').slice(0, 16)}`;
+  await asAdministrator(serverUrl, async (administrator) => {
+    // The lock ends with the connection. Workers that need the same template wait for the one that makes it.
+    await administrator.query('select pg_advisory_lock(hashtext($1))', [key]);
+    const found = await administrator.query('select 1 from pg_database where datname = $1', [name]);
+    if (found.rowCount === 1) return;
+    const url = new URL(await createDatabase(serverUrl));
+    const db = openUrl(url.toString());
+    await migrate(db, rooms, { clock: systemClock() });
+    await db.close();
+    // It gets its name last, so no worker copies a database whose migrations have failed.
+    await administrator.query(`alter database ${url.pathname.slice(1)} rename to ${name}`);
+  });
+  return name;
 }
 
 /** The same database for one test. `end` waits for all that the test has begun, and refuses what it begins later. */
@@ -189,17 +212,19 @@ function emptying(tables: readonly string[]): string {
   ].join(';');
 }
 
-export async function createDatabase(serverUrl: string): Promise<string> {
+/** An empty database, or a copy of `template`. Returns its URL. */
+export async function createDatabase(serverUrl: string, template = 'template1'): Promise<string> {
   const name = `test_${Buffer.from(systemRng().bytes(8)).toString('hex')}`;
-  await asAdministrator(serverUrl, `create database ${name}`);
+  await asAdministrator(serverUrl, (administrator) =>
+    administrator.query(`create database ${name} template ${template}`),
+  );
   const url = new URL(serverUrl);
   url.pathname = `/${name}`;
   return url.toString();
 }
 
-async function asAdministrator(serverUrl: string, statement: string): Promise<void> {
+async function asAdministrator(serverUrl: string, work: (administrator: Client) => Promise<unknown>): Promise<void> {
   const client = new Client({ connectionString: serverUrl });
   await client.connect();
-  await client.query(statement);
-  await client.end();
+  await work(client).finally(() => client.end());
 }
