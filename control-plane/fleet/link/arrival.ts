@@ -48,7 +48,7 @@ export function openArrival({ db, cloneTokens, records, supply, meet }: ArrivalD
       return [token, await enter(tx, isAhead ? await supply.factsOf(tx, machineId) : facts, hello)] as const;
     });
     token.take();
-    if (token.isGenuine) return supply.noteGpus(held);
+    if (token.isGenuine) return supply.noteGpus(machineId, held);
     await supply.setCopied(machineId, true);
     await db.tx('link.hello_of_copy', async (tx) => {
       await tx.lock('machine', machineId);

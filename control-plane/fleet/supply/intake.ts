@@ -2,7 +2,8 @@
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
-import type { Db, Query, Tx } from '../../base/db/db.ts';
+import type { Log } from '../../../shared/log.ts';
+import { type Db, DbError, type Query, type Tx } from '../../base/db/db.ts';
 import { setListed } from './offerings.ts';
 import { noteLinkUp } from './reliability.ts';
 import * as slots from './slots.ts';
@@ -24,6 +25,7 @@ export interface MachineFacts {
 export interface IntakeDeps {
   db: Db;
   clock: Clock;
+  log: Log;
   /** The host reports about GPUs that launches hold. */
   onGpus(found: readonly HeldGpus[]): Promise<void>;
   /** Judges the machine and updates its offerings. */
@@ -37,7 +39,10 @@ export async function factsOf(query: Query, machineId: string): Promise<MachineF
   return machine === undefined ? undefined : { machine, gpus };
 }
 
-/** False if it is ignored, because two hosts share the identity of the machine. */
+/**
+ * False if it is ignored, because two hosts share the identity of the machine, or if a launch that holds GPUs could not take it. Then the host
+ * repeats it.
+ */
 export async function reportInventory(machineId: string, inventory: Inventory, deps: IntakeDeps): Promise<boolean> {
   const broken = await deps.db.tx('supply.inventory', async (tx) => {
     await tx.lock('machine', machineId);
@@ -47,8 +52,29 @@ export async function reportInventory(machineId: string, inventory: Inventory, d
     return brokenGpus(await store.gpusOf(tx, machineId), inventory);
   });
   // Called after the commit, because `onGpus` locks more than the machine. If the process dies before it, the next link repeats the report.
-  await deps.onGpus(broken ?? []);
-  return broken !== undefined;
+  return broken !== undefined && (await noteGpus(machineId, broken, deps));
+}
+
+/**
+ * Passes on what a host reports about the GPUs that launches hold. False if one of them could not take it: the link of the host stays up, because
+ * its other launches need it. @throws DbError
+ */
+export async function noteGpus(
+  machineId: string,
+  found: readonly HeldGpus[],
+  { onGpus, log }: Pick<IntakeDeps, 'onGpus' | 'log'>,
+): Promise<boolean> {
+  try {
+    await onGpus(found);
+    return true;
+  } catch (error) {
+    if (error instanceof DbError) throw error;
+    log.error(
+      { machine_id: machineId, err: error },
+      'the state of GPUs could not be noted for a rental; the next report of the host is noted again',
+    );
+    return false;
+  }
 }
 
 /** See `Supply.arrive`. */

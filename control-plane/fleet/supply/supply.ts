@@ -15,6 +15,7 @@ import {
   type HeldGpus,
   type IntakeDeps,
   type MachineFacts,
+  noteGpus,
   reportInventory,
   takeInventory,
 } from './intake.ts';
@@ -59,7 +60,10 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'>, Onli
    * Binds the key of the host to the machine of the token. A repeat with the same key succeeds. @throws ServiceError `enrollment_token_*`
    */
   enroll(request: EnrollRequest): Promise<{ machineId: string }>;
-  /** Stores what the host reports about itself. False if it is ignored, because two hosts share the identity of the machine. */
+  /**
+   * Stores what the host reports about itself. False if it is ignored, because two hosts share the identity of the machine, or if a launch could not
+   * take what it says about GPUs.
+   */
   reportInventory(machineId: string, inventory: Inventory): Promise<boolean>;
   /** What `arrive` needs to know about a machine; undefined if it is gone. */
   factsOf(query: Query, machineId: string): Promise<MachineFacts | undefined>;
@@ -68,8 +72,8 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'>, Onli
    * that launches hold, for `noteGpus` after the commit.
    */
   arrive(tx: Tx, facts: MachineFacts, inventory: Inventory): Promise<HeldGpus[]>;
-  /** Passes on what a host reports about the GPUs that launches hold. */
-  noteGpus(found: readonly HeldGpus[]): Promise<void>;
+  /** Passes on what a host reports about the GPUs that launches hold. A launch that cannot take it is logged. @throws DbError */
+  noteGpus(machineId: string, found: readonly HeldGpus[]): Promise<void>;
   /**
    * Containers on the host that this database does not know; null: not reported yet. Nothing new is placed there until the list is empty.
    */
@@ -138,7 +142,7 @@ export function openSupply(deps: SupplyDeps): Supply {
     reportInventory: (machineId, inventory) => reportInventory(machineId, inventory, intake),
     factsOf,
     arrive: (tx, facts, inventory) => arrive(tx, facts, inventory, intake),
-    noteGpus: deps.onGpus,
+    noteGpus: async (machineId, found) => void (await noteGpus(machineId, found, deps)),
     setUnknownWorkloads: (tx, machineId, ids) => setUnknownWorkloads(tx, machineId, ids, deps),
     isUnknownWorkload: async (query, machineId, workloadId) =>
       (await store.findMachine(query, machineId))?.unknown_workloads?.includes(workloadId) === true,

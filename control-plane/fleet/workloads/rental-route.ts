@@ -65,8 +65,8 @@ async function chargedOf(
   rows: readonly RanRow[],
   chargedJobs: RentalDeps['chargedJobs'],
 ): Promise<(row: RanRow) => Charged[]> {
-  const jobs = rows.filter(({ spec }) => spec.job);
-  const instances = rows.filter(({ spec }) => !spec.job);
+  const jobs = rows.filter(({ spec }) => spec?.job);
+  const instances = rows.filter(({ spec }) => !spec?.job);
   const ofJobs = await chargedJobs(
     query,
     jobs.map(({ id }) => id),
@@ -90,7 +90,7 @@ function rentalView({ row, charged }: { row: RanRow; charged: readonly Charged[]
   return {
     rental_id: row.id,
     instance_id: row.instance_id,
-    gpu_uuids: row.spec.gpu_uuids,
+    gpu_uuids: row.spec?.gpu_uuids ?? [],
     from: isoTime(row.created_ms),
     until: row.state === 'gone' ? isoTime(row.changed_ms) : null,
     charged: charged.map(({ fromMs, untilMs }) => ({

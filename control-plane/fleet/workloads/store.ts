@@ -17,13 +17,27 @@ export const WorkloadSpec = DesiredWorkload.omit({ desired: true, env: true }).e
 });
 export type WorkloadSpec = z.infer<typeof WorkloadSpec>;
 
+/** A document that no longer fits its schema is null. Otherwise one workload would keep all others of its host from their turn. */
+function readable<T>(schema: z.ZodType<T>): z.ZodType<T | null> {
+  const document = json(schema);
+  return text.nullable().transform((stored) => {
+    try {
+      return stored === null ? null : document.parse(stored);
+    } catch {
+      return null;
+    }
+  }) as unknown as z.ZodType<T | null>;
+}
+
 const WorkloadRow = z.object({
   id: text,
   machine_id: text,
   instance_id: text,
   state: z.enum(['wanted', 'removing', 'gone']),
-  spec: json(WorkloadSpec),
-  observed: json(ObservedWorkload).nullable(),
+  /** Null if it cannot be read. Then the workload can only be removed. */
+  spec: readable(WorkloadSpec),
+  /** Null also if it cannot be read: the next report of the host replaces it. */
+  observed: readable(ObservedWorkload),
   /** The first time that the host reported the phase `starting`. */
   starting_ms: int.nullable(),
   /** The first time that the host reported that the program of a job has ended. */
@@ -102,14 +116,13 @@ export async function instancesOn(
 const DesiredRow = PositionRow.extend({
   id: text.nullable(),
   state: WorkloadRow.shape.state.nullable(),
-  spec: json(WorkloadSpec).nullable(),
+  spec: WorkloadRow.shape.spec,
 });
+/** A workload in the desired list. */
+export type ListedRow = Pick<WorkloadRow, 'id' | 'state' | 'spec'>;
 
 /** The live workloads of a machine and its revision, in one statement, so that the two always belong together. */
-export async function desiredOf(
-  query: Query,
-  machineId: string,
-): Promise<Revision & { rows: Pick<WorkloadRow, 'state' | 'spec'>[] }> {
+export async function desiredOf(query: Query, machineId: string): Promise<Revision & { rows: ListedRow[] }> {
   const found = await query.all(
     DesiredRow,
     sql`select m.epoch, m.revision, w.id, w.state, w.spec
@@ -117,7 +130,7 @@ export async function desiredOf(
         where m.machine_id = ${machineId} order by w.created_ms, w.id`,
   );
   const { epoch, revision } = found[0] ?? FIRST;
-  const rows = found.flatMap(({ state, spec }) => (state === null || spec === null ? [] : [{ state, spec }]));
+  const rows = found.flatMap(({ id, state, spec }) => (id === null || state === null ? [] : [{ id, state, spec }]));
   return { epoch, revision, rows };
 }
 

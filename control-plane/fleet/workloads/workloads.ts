@@ -34,9 +34,10 @@
 // - A rental ends because a clone of its host reports that the container is missing (`isDoubtful`).
 // - A revision is used twice for different lists: the host would take the second one for the first.
 // - Environment variables, which may hold secrets, are stored unsealed or sent to another host.
+// - A row that cannot be read keeps the other workloads of its host from their turn. It is left out of the list, so its container runs on.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
-import { fail } from '../../../shared/errors.ts';
+import { fail, messageOf } from '../../../shared/errors.ts';
 import { WORKLOADS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { DesiredMessage, ObservedMessage, Revision } from '../../../shared/protocol/link.ts';
@@ -124,26 +125,26 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
       const row = await store.findWorkload(tx, workloadId);
       if (row === undefined) return;
       // The command and the variables may be large, and lists of workloads read many rows.
-      const spec = { ...row.spec, ...NOTHING_TO_RUN };
+      const spec = { ...(row.spec ?? tombstoneOf(workloadId)), ...NOTHING_TO_RUN, instance_id: row.instance_id };
       if (await store.move(tx, workloadId, { from: 'wanted', to: 'removing', nowMs: clock.now(), spec })) {
         await store.bumpRevision(tx, row.machine_id, clock.now());
       }
     },
     setEnd: async (tx, workloadId, endsAtMs) => {
       const row = await store.findWorkload(tx, workloadId);
-      if (row === undefined) return;
+      if (row?.spec == null) return;
       await store.setSpec(tx, workloadId, { ...row.spec, ends_at_ms: endsAtMs });
       await store.bumpRevision(tx, row.machine_id, clock.now());
     },
     stopJob: async (tx, workloadId) => {
       const row = await store.findWorkload(tx, workloadId);
-      if (row?.spec.job === undefined) return;
+      if (row?.spec?.job === undefined) return;
       await store.setSpec(tx, workloadId, { ...row.spec, job: { ...row.spec.job, run_ms_max: 0 } });
       await store.bumpRevision(tx, row.machine_id, clock.now());
     },
     desired: async (machineId) => {
       const { rows, ...position } = await store.desiredOf(db.read, machineId);
-      const workloads = rows.map((row) => desiredOf(row, sealing));
+      const workloads = rows.flatMap((row) => listed(row, machineId, deps));
       return { type: 'desired', ...position, complete: true, now_ms: clock.now(), workloads };
     },
     observe: (machineId, message) => observe(machineId, message, deps),
@@ -199,11 +200,23 @@ async function loseHost(tx: Tx, machineId: string, { clock, supply, isUp }: Work
   return supply.forgetHost(tx, machineId);
 }
 
-function desiredOf({ spec, state }: Pick<store.WorkloadRow, 'spec' | 'state'>, sealing: Sealing): DesiredWorkload {
+/** A removal needs only the id. A workload that should run is left out if it cannot be read, and its host leaves its container alone. */
+function listed(row: store.ListedRow, machineId: string, { sealing, log }: WorkloadsDeps): DesiredWorkload[] {
+  const spec = row.spec ?? tombstoneOf(row.id);
   const { sealed_env: sealedEnv, ...plain } = spec;
-  if (state !== 'wanted') return { ...plain, env: {}, desired: 'removed' };
-  const env = sealedEnv === null ? {} : openEnv(spec.instance_id, sealedEnv, sealing);
-  return { ...plain, env, desired: 'running' };
+  if (row.state !== 'wanted') return [{ ...plain, env: {}, desired: 'removed' }];
+  try {
+    if (row.spec === null) throw new Error('its spec does not fit the schema');
+    const env = sealedEnv === null ? {} : openEnv(spec.instance_id, sealedEnv, sealing);
+    return [{ ...plain, env, desired: 'running' }];
+  } catch (error) {
+    const fields = { machine_id: machineId, workload_id: row.id, reason: messageOf(error) };
+    log.error(
+      fields,
+      'a workload cannot be read and is left out of the desired state; its container runs on, and can only be removed',
+    );
+    return [];
+  }
 }
 
 function openEnv(instanceId: string, sealed: string, sealing: Sealing): Record<string, string> {
@@ -262,11 +275,15 @@ async function observe(machineId: string, message: ObservedMessage, deps: Worklo
     await tx.lock('machine', machineId);
     const unknown = [...message.unknown_workload_ids];
     let isTaken = true;
+    let isUnreadable = false;
     for (const observed of message.workloads) {
       const effect = await observeOne(tx, machineId, observed, deps);
       if (effect === 'doubtful') isTaken = false;
+      if (effect === 'unreadable') isUnreadable = true;
       if (effect === 'unknown' && KEPT.has(observed.phase)) unknown.push(observed.workload_id);
     }
+    // The host ignores a list with a revision that it holds. So the list that names the workload again needs a higher one.
+    if (isUnreadable) await store.bumpRevision(tx, machineId, deps.clock.now());
     const again = new Set(await removeAgain(tx, machineId, unknown, deps));
     await supply.setUnknownWorkloads(tx, machineId, unknown.filter((id) => !again.has(id)).toSorted());
     return { isTaken, again };
@@ -297,13 +314,16 @@ async function removeAgain(
   return gone;
 }
 
-/** Stores what the host reports about one workload. `unknown`: this machine has no such workload. `doubtful`: the report is ignored for now. */
+/**
+ * Stores what the host reports about one workload. `unknown`: this machine has no such workload. `doubtful`: the report is ignored for now.
+ * `unreadable`: it is stored, but the workload is not in the desired list.
+ */
 async function observeOne(
   tx: Tx,
   machineId: string,
   observed: ObservedWorkload,
   deps: WorkloadsDeps,
-): Promise<'taken' | 'unknown' | 'doubtful'> {
+): Promise<'taken' | 'unknown' | 'doubtful' | 'unreadable'> {
   const row = await store.findWorkload(tx, observed.workload_id);
   if (row === undefined || row.machine_id !== machineId || row.state === 'gone') return 'unknown';
   if (await isDoubtful(tx, row, observed, deps)) return 'doubtful';
@@ -312,7 +332,7 @@ async function observeOne(
     await store.setObserved(tx, row.id, observed, now);
     await deps.onChange(tx, row.instance_id, observed);
   }
-  if (row.state !== 'removing') return 'taken';
+  if (row.state !== 'removing') return row.spec === null ? 'unreadable' : 'taken';
   const isNothingLeft = NOTHING_LEFT.has(observed.phase);
   if (LET_GO.has(observed.phase)) await deps.supply.release(tx, row.id, !isNothingLeft);
   if (isNothingLeft) {

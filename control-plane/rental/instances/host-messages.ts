@@ -27,7 +27,7 @@ export async function noteGpus(found: readonly HeldGpus[], nowMs: number, deps: 
   const failures = openRowFailures();
   const faults = new Map(found.map(({ heldBy, fault }) => [heldBy, fault]));
   const ids = await instancesOf(db.read, [...faults.keys()]);
-  for (const rental of await store.instancesById(db.read, ids)) {
+  for (const rental of await store.gpuStatesOf(db.read, ids)) {
     const fault = faults.get(rental.workload_id ?? '');
     if (fault === undefined || !isNews(rental, fault)) continue;
     const noted = db.tx('instances.gpus', async (tx) => {
@@ -39,7 +39,10 @@ export async function noteGpus(found: readonly HeldGpus[], nowMs: number, deps: 
   failures.throwAll();
 }
 
-function isNews({ status, gpu_fault: known, gpu_whole_ms: wholeMs }: store.InstanceRow, fault: string | null): boolean {
+function isNews(
+  { status, gpu_fault: known, gpu_whole_ms: wholeMs }: Pick<store.InstanceRow, 'status' | 'gpu_fault' | 'gpu_whole_ms'>,
+  fault: string | null,
+): boolean {
   if (!store.LIVE.has(status)) return false;
   return fault === null ? known !== null && wholeMs === null : known === null || wholeMs !== null;
 }

@@ -310,7 +310,7 @@ async function noteObserved(
   observed: ObservedWorkload,
   deps: InstancesDeps,
 ): Promise<void> {
-  const instance = await store.findInstance(tx, instanceId);
+  const [instance] = await store.gpuStatesOf(tx, [instanceId]);
   if (instance === undefined || instance.workload_id !== observed.workload_id) return;
   if (observed.host_key !== null) await deps.endpoints.setHostKey(tx, instanceId, observed.host_key);
   await store.noteReason(tx, instanceId, runningReason({ gpuFault: instance.gpu_fault, observed }));

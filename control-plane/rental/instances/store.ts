@@ -171,9 +171,24 @@ export async function instancesAfter(query: Query, afterId: string, limit: numbe
   return rows.map(({ id }) => id);
 }
 
-export function instancesById(query: Query, ids: readonly string[]): Promise<InstanceRow[]> {
+const GpuStateRow = InstanceRow.pick({
+  id: true,
+  org_id: true,
+  supplier_id: true,
+  workload_id: true,
+  status: true,
+  gpu_fault: true,
+  gpu_whole_ms: true,
+});
+
+/** What is known of the GPUs of these instances. It needs no document, so one that cannot be read keeps no other instance from its turn. */
+export function gpuStatesOf(query: Query, ids: readonly string[]): Promise<z.infer<typeof GpuStateRow>[]> {
   if (ids.length === 0) return Promise.resolve([]);
-  return query.all(InstanceRow, sql`select ${COLUMNS} from instances where id in (${join([...ids])}) order by id`);
+  return query.all(
+    GpuStateRow,
+    sql`select id, org_id, supplier_id, workload_id, status, gpu_fault, gpu_whole_ms from instances
+        where id in (${join([...ids])}) order by id`,
+  );
 }
 
 /** Undefined also for an instance of another organisation. */

@@ -112,7 +112,7 @@ describe('the proof of gaps', () => {
     world = await openWorld(1, { probe });
     const broken = async (fault: string | null): Promise<void> => {
       const heldBy = (await findInstance(world.db.read, id))?.workload_id ?? '';
-      await world.rooms.supply.noteGpus([{ heldBy, fault }]);
+      await world.rooms.instances.noteGpus([{ heldBy, fault }]);
     };
     const customer = await world.customer(10_000);
     await world.machine({ dollars: 1 });

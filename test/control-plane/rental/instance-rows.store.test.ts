@@ -133,7 +133,7 @@ describe('instances are found', () => {
       await tx.run(sql`update instances set shown = '{}'`);
       await tx.run(raw(update));
     });
-    const rows = await store.instancesById(db.read, ['i-1', 'i-2']);
+    const rows = await store.instancesByIds(db.read, 'org', ['i-1', 'i-2']);
     expect(rows.map(({ shown }) => shown)).toEqual([
       { image: 'app', ports, auto_terminate_hours: 3 },
       { image: null, ports: [], auto_terminate_hours: null },
@@ -147,8 +147,8 @@ describe('instances are found', () => {
     expect(await store.findShown(db.read, 'org', 'i-2')).toBeUndefined();
     expect(idsOf(await store.instancesByIds(db.read, 'org', ['i-1', 'i-2']))).toEqual(['i-1']);
     expect(idsOf(await store.instancesOfOrg(db.read, 'org', all))).toEqual(['i-1']);
-    expect(idsOf(await store.instancesById(db.read, ['i-2', 'i-1']))).toEqual(['i-1', 'i-2']);
-    expect(await store.instancesById(db.read, [])).toEqual([]);
+    expect(idsOf(await store.gpuStatesOf(db.read, ['i-2', 'i-1']))).toEqual(['i-1', 'i-2']);
+    expect(await store.gpuStatesOf(db.read, [])).toEqual([]);
   });
 
   test('after an id, in order', async () => {

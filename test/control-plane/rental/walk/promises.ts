@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { int, json, text } from '../../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../../control-plane/base/db/db.ts';
 import { openSegments } from '../../../../control-plane/money/metering/store.ts';
-import { type InstanceRow, instancesById } from '../../../../control-plane/rental/instances/store.ts';
+import { findInstance, type InstanceRow } from '../../../../control-plane/rental/instances/store.ts';
 import { Instance } from '../../../../shared/api/instance.ts';
 import { INSTANCE_STATES, type InstanceState, mayMove } from '../../../../shared/states.ts';
 import type { World } from '../../../kit/world.ts';
@@ -79,7 +79,8 @@ async function brokenInstances(life: Life): Promise<string[]> {
   const { db, rooms } = life.api.world;
   const lists = life.owners.map(({ orgId }) => rooms.instances.list(orgId, { count: 1000 }));
   const ids = (await Promise.all(lists)).flat().map(({ instance }) => instance.id);
-  const rows = await instancesById(db.read, ids);
+  const found = await Promise.all(ids.map((id) => findInstance(db.read, id)));
+  const rows = found.filter((row) => row !== undefined);
   const events = await db.read.all(EventRow, sql`select id, type, subject_id from events order by created_ms, id`);
   const journals = Map.groupBy(events, (event) => event.subject_id);
   const operations = await db.read.all(Operation, sql`select id, kind, resource_id, state from operations`);
