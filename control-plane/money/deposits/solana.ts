@@ -85,7 +85,9 @@ interface Account {
 export function openSolanaReader({ contracts }: Pick<ChainSettings, 'contracts'>, rpc: Rpc): AccountReader {
   const known = new Map<string, Account[]>();
   const accountsOf = (owner: string): Account[] => {
-    const accounts = known.get(owner) ?? tokenAccounts(owner, contracts);
+    const found = known.get(owner);
+    if (found !== undefined) return found;
+    const accounts = tokenAccounts(owner, contracts);
     if (known.size >= OWNERS_KEPT) known.clear();
     known.set(owner, accounts);
     return accounts;

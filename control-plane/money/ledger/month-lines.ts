@@ -5,7 +5,7 @@
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db, Query } from '../../base/db/db.ts';
-import { openRowFailures } from '../../base/db/row-failures.ts';
+import { openRowFailures, type RowFailures } from '../../base/db/row-failures.ts';
 import { type AccountRef, accountId, isWallet, payable, wallet } from './accounts.ts';
 import { lastOf } from './charges.ts';
 import { monthAt, SETTLED_MS } from './month.ts';
@@ -39,8 +39,10 @@ export function openMonthLines(deps: Deps): MonthLines {
       const untilMs = clock.monotonicMs() + SLICE_MS;
       while (await advance(deps)) if (signal.aborted || clock.monotonicMs() >= untilMs) return !signal.aborted;
       if (clock.monotonicMs() < nextCheckMs) return false;
-      await mend(deps, signal);
+      const failures = await mend(deps, signal);
+      // An account that fails is tried again in the next check. It would otherwise make each run check all accounts.
       nextCheckMs = clock.monotonicMs() + CHECK_PERIOD_MS;
+      failures.throwAll();
       return false;
     },
   };
@@ -68,7 +70,7 @@ async function advance({ db, clock, billed }: Deps): Promise<boolean> {
   });
 }
 
-async function mend(deps: Deps, signal: AbortSignal): Promise<void> {
+async function mend(deps: Deps, signal: AbortSignal): Promise<RowFailures> {
   const { db, log } = deps;
   const failures = openRowFailures();
   for (let afterId: string | undefined = ''; afterId !== undefined && !signal.aborted;) {
@@ -83,7 +85,7 @@ async function mend(deps: Deps, signal: AbortSignal): Promise<void> {
     }
     afterId = lastId;
   }
-  failures.throwAll();
+  return failures;
 }
 
 async function makeAgain(account: AccountRef, { db, billed }: Deps): Promise<void> {

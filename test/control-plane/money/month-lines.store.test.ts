@@ -207,3 +207,29 @@ test('a transfer that was posted before the position is found within an hour, an
   await months().run(NEVER);
   expect(logged).toHaveLength(2);
 });
+
+test('an account whose lines cannot be made again waits for the next check, and others do not', async () => {
+  await postTwoMonths();
+  await clock.advance(61_000);
+  let isBroken = false;
+  const billed = (): Billed => {
+    if (isBroken) throw new Error('no kinds');
+    return BILLED;
+  };
+  const running = openMonthLines({ db, clock, log, billed });
+  await running.run(NEVER);
+  await post('set back', [customer, revenue], { atMs: NOVEMBER_MS + 5 });
+  await post('earned late', [revenue, supplier], { kind: 'rental.supplier', atMs: NOVEMBER_MS + 5 });
+  await clock.advance(3_600_000);
+  isBroken = true;
+  await expect(running.run(NEVER)).rejects.toThrow('the lines of customer_wallet:o could not be made again');
+  isBroken = false;
+  expect(await linesOf(supplier, NOVEMBER_MS)).toEqual([['rental.supplier', 'i', '', null, 2, 20n]]);
+  await clock.advance(3_600_000 - 1);
+  await running.run(NEVER);
+  expect(logged).toHaveLength(2);
+  await clock.advance(1);
+  await running.run(NEVER);
+  expect(logged).toHaveLength(3);
+  expect((await linesOf(customer, NOVEMBER_MS)).at(-1)).toEqual(['rental.charge', 'i', '', null, 3, -30n]);
+});
