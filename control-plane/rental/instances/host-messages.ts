@@ -6,7 +6,7 @@ import type { HeldGpus } from '../../fleet/supply/intake.ts';
 import { findWorkload, instancesOf } from '../../fleet/workloads/store.ts';
 import type { GpuGrace } from './plan.ts';
 import { runningReason } from './view.ts';
-import { chargeFrom, lockRental, type MoveDeps, tell } from './states.ts';
+import { appendEvent, chargeFrom, lockRental, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
 import type { PullLogin } from '../../../shared/protocol/link.ts';
 import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
@@ -70,7 +70,7 @@ async function noteOnRental(
     await store.noteReason(tx, instance.id, runningReason({ gpuFault: fault, observed: workload.observed }));
     await deps.metering.pauseForGpuFault(tx, instance.id, nowMs, `the host found a GPU broken: ${fault}`);
   }
-  await tell(tx, instance, { type: 'instance.gpu_broken', status, reason: fault, sinceMs: null }, deps);
+  await appendEvent(tx, instance, { type: 'instance.gpu_broken', status, reason: fault, sinceMs: null }, deps);
 }
 
 async function mend(
@@ -87,7 +87,7 @@ async function mend(
     await store.noteReason(tx, id, runningReason({ gpuFault: null, observed }));
     await chargeFrom(tx, instance, sinceMs ?? nowMs, deps);
   }
-  await tell(tx, instance, { type: 'instance.gpu_mended', status, reason: null, sinceMs }, deps);
+  await appendEvent(tx, instance, { type: 'instance.gpu_mended', status, reason: null, sinceMs }, deps);
 }
 
 /**

@@ -125,34 +125,54 @@ export async function lockRental(
  * the four public events is sent once (specification 6.1).
  */
 export async function move(tx: Tx, instance: store.InstanceRow, step: Move, deps: MoveDeps): Promise<boolean> {
-  const { status: from } = instance;
+  const { id, status: from } = instance;
   const { to, nowMs } = step;
-  if (!mayMove(INSTANCE_STATES, from, to)) throw new Error(`instance ${instance.id} cannot go from ${from} to ${to}`);
-  const down = from === 'running' ? await deps.downSince(tx, instance.id, nowMs) : undefined;
+  if (!mayMove(INSTANCE_STATES, from, to)) throw new Error(`instance ${id} cannot go from ${from} to ${to}`);
+  // If the instance is out of reach but the outage is not yet confirmed, the customer does not pay for that time either.
+  const down = from === 'running' ? await deps.downSince(tx, id, nowMs) : undefined;
   const reason = step.reason ?? (down && `The SSH path was down: ${down.evidence}. That time is not charged.`);
-  const moved = await store.setStatus(tx, instance.id, {
+  if (!(await changeStatus(tx, instance, step, reason))) return false;
+
+  const limitMs = from === 'running' ? passedLimitMs(instance, nowMs) : undefined;
+  const billedUntilMs = earliest(step.billedUntilMs, limitMs, down?.sinceMs);
+  if (to === 'running') await beginBilling(tx, instance, step, deps);
+  else if (from === 'running') {
+    await deps.metering.closeSegment(tx, id, billedUntilMs ?? nowMs, step.evidence ?? down?.evidence);
+  }
+  // `unreachable` keeps no hold: closeSegment has settled it, and the metering tick takes a new one if the instance comes back.
+  if (TERMINAL.has(to) || to === 'stopping') await releaseHold(tx, instance, nowMs, deps);
+
+  if (TERMINAL.has(to)) await removeFromHost(tx, instance, deps);
+  if (to === 'running' && from === 'starting') {
+    await deps.onRunning(tx, { instanceId: id, machineId: instance.machine_id ?? '', nowMs });
+  }
+  await finishOperations(tx, instance, step, deps);
+  const sinceMs = step.billedFromMs ?? billedUntilMs ?? null;
+  await appendMove(tx, instance, { to, reason: reason ?? null, sinceMs }, deps);
+  return true;
+}
+
+/** False if the status is no longer that of `instance`. Without a `reason`, the reason that is shown stays if it also explains the next status. */
+function changeStatus(
+  tx: Tx,
+  { id, status: from }: store.InstanceRow,
+  { to, nowMs, patch }: Move,
+  reason: string | undefined,
+): Promise<boolean> {
+  const keepsReason = reason === undefined && EXPLAINS_NEXT.has(from);
+  const isOver = to === 'terminated' || to === 'stopped';
+  return store.setStatus(tx, id, {
     from,
     to,
     nowMs,
     patch: {
       due_ms: TERMINAL.has(to) ? null : nowMs,
       unreachable_since_ms: null,
-      ...(reason === undefined && EXPLAINS_NEXT.has(from) ? {} : { status_reason: reason ?? null }),
-      ...(to === 'terminated' || to === 'stopped' ? { terminated_ms: nowMs } : {}),
-      ...step.patch,
+      ...(keepsReason ? {} : { status_reason: reason ?? null }),
+      ...(isOver ? { terminated_ms: nowMs } : {}),
+      ...patch,
     },
   });
-  if (!moved) return false;
-  const billedUntilMs = earliest(step.billedUntilMs, from === 'running' ? passedLimitMs(instance, nowMs) : undefined);
-  await bill(tx, instance, { ...step, billedUntilMs, down }, deps);
-  if (TERMINAL.has(to)) await letGo(tx, instance, deps);
-  if (to === 'running' && from === 'starting') {
-    await deps.onRunning(tx, { instanceId: instance.id, machineId: instance.machine_id ?? '', nowMs });
-  }
-  await finishOperations(tx, instance, step, deps);
-  const sinceMs = step.billedFromMs ?? earliest(billedUntilMs, down?.sinceMs) ?? null;
-  await tellMove(tx, instance, { ...step, ...(reason === undefined ? {} : { reason }), sinceMs }, deps);
-  return true;
 }
 
 /** The runtime limit of a rental, if it has passed. It may have passed while we were away. A rental is not charged beyond it, however it ends. */
@@ -165,31 +185,27 @@ function earliest(...times: (number | undefined)[]): number | undefined {
   return known.length === 0 ? undefined : Math.min(...known);
 }
 
-async function bill(
+/** Charges the instance from now on, or from its first good probe after an outage. It is not charged while a GPU is broken. */
+async function beginBilling(
   tx: Tx,
   instance: store.InstanceRow,
-  step: Move & { down: Down | undefined },
+  { nowMs, billedFromMs }: Move,
   deps: MoveDeps,
 ): Promise<void> {
-  const { metering } = deps;
-  if (step.to === 'running') {
-    // The instance is read again, because `instance` may be older than the last probe.
-    const gpus = await store.findInstance(tx, instance.id);
-    const wholeMs = Math.min(gpus?.gpu_whole_ms ?? 0, step.nowMs);
-    const fromMs = Math.max(step.billedFromMs ?? step.nowMs, wholeMs);
-    if (gpus?.gpu_fault === null) await chargeFrom(tx, instance, fromMs, deps);
+  // The instance is read again, because `instance` may be older than the last probe.
+  const current = await store.findInstance(tx, instance.id);
+  if (current?.gpu_fault === null) {
+    const wholeMs = Math.min(current.gpu_whole_ms ?? 0, nowMs);
+    await chargeFrom(tx, instance, Math.max(billedFromMs ?? nowMs, wholeMs), deps);
+  } else if (instance.status === 'starting') {
     // The launch holds money for a charge that does not begin now.
-    else if (instance.status === 'starting') await metering.releaseHold(tx, instance.id, instance.org_id);
-  } else if (instance.status === 'running') {
-    // If the instance is out of reach but the outage is not yet confirmed, the customer does not pay for that time either.
-    const billedUntilMs = earliest(step.billedUntilMs, step.down?.sinceMs) ?? step.nowMs;
-    await metering.closeSegment(tx, instance.id, billedUntilMs, step.evidence ?? step.down?.evidence);
+    await deps.metering.releaseHold(tx, instance.id, instance.org_id);
   }
-  // `unreachable` is not in this list: closeSegment has settled its hold, and the metering tick takes a new one if the instance comes back.
-  if (!TERMINAL.has(step.to) && step.to !== 'stopping') return;
-  // A rental gets no credit beyond its limit either.
-  const endedMs = passedLimitMs(instance, step.nowMs) ?? step.nowMs;
-  await metering.releaseHold(tx, instance.id, instance.org_id, endedMs);
+}
+
+/** A rental is not charged beyond its limit, so it gets no credit for later time either. */
+async function releaseHold(tx: Tx, instance: store.InstanceRow, nowMs: number, { metering }: MoveDeps): Promise<void> {
+  await metering.releaseHold(tx, instance.id, instance.org_id, passedLimitMs(instance, nowMs) ?? nowMs);
 }
 
 /** Opens a metering segment at the price of the placement. */
@@ -214,7 +230,7 @@ export async function presentReason(tx: Tx, { id, workload_id }: store.InstanceR
   return runningReason({ gpuFault, observed: workload?.observed ?? null });
 }
 
-async function letGo(tx: Tx, instance: store.InstanceRow, deps: MoveDeps): Promise<void> {
+async function removeFromHost(tx: Tx, instance: store.InstanceRow, deps: MoveDeps): Promise<void> {
   if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
   await deps.endpoints.close(tx, instance.id);
 }
@@ -235,21 +251,21 @@ async function finishOperations(tx: Tx, instance: store.InstanceRow, step: Move,
   }
 }
 
-async function tellMove(
+async function appendMove(
   tx: Tx,
   instance: store.InstanceRow,
-  step: Move & { sinceMs: number | null },
+  { to, reason, sinceMs }: { to: InstanceState; reason: string | null; sinceMs: number | null },
   deps: MoveDeps,
 ): Promise<void> {
-  const ended = instance.status === 'error' || instance.status === 'stopped';
-  if (ended) return;
-  const recovered = step.to === 'running' && instance.status === 'unreachable';
-  const type = recovered ? 'instance.recovered' : EVENT_OF[step.to];
-  await tell(tx, instance, { type, status: step.to, reason: step.reason ?? null, sinceMs: step.sinceMs }, deps);
+  const wasOver = instance.status === 'error' || instance.status === 'stopped';
+  if (wasOver) return;
+  const hasRecovered = to === 'running' && instance.status === 'unreachable';
+  const type = hasRecovered ? 'instance.recovered' : EVENT_OF[to];
+  await appendEvent(tx, instance, { type, status: to, reason, sinceMs }, deps);
 }
 
 /** Appends an event about an instance. `sinceMs` is the time from which the change counts for billing, if not now. */
-export async function tell(
+export async function appendEvent(
   tx: Tx,
   instance: store.InstanceRow,
   change: { type: EventType; status: InstanceState; reason: string | null; sinceMs: number | null },

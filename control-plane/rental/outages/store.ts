@@ -42,9 +42,10 @@ export function dueProbes(query: Query, nowMs: number, limit: number): Promise<P
 }
 
 const TimedRow = ProbeRow.pick({ instance_id: true, machine_id: true });
+export type TimedRow = z.infer<typeof TimedRow>;
 
 /** Instances after `afterId` whose next probe is timed in the memory of a process, in id order. */
-export function timedInMemory(query: Query, afterId: string, limit: number): Promise<z.infer<typeof TimedRow>[]> {
+export function timedInMemory(query: Query, afterId: string, limit: number): Promise<TimedRow[]> {
   return query.all(
     TimedRow,
     sql`select instance_id, machine_id from probes where next_ms = ${TIMED_IN_MEMORY} and instance_id > ${afterId}

@@ -37,6 +37,7 @@ import type { HolderMessage } from '../../../shared/protocol/link.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
+import type { WorkloadLife } from '../../fleet/link/lives.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
 import type { Verdicts } from '../instances/instances.ts';
 import type { Quiet } from '../instances/quiet.ts';
@@ -55,6 +56,8 @@ import {
   reprobeMs,
   type Series,
   SETTLED_MS,
+  type Standing,
+  type Verdict,
   verdict,
   WELL,
 } from './verdict.ts';
@@ -181,11 +184,7 @@ async function takeOver(wells: Wells, { db, clock, rng }: WatchDeps): Promise<vo
   const goodMs = await storedGoodSinceMs(db.read);
   const rows: { id: string; machineId: string }[] = [];
   for (let afterId: string | undefined = ''; afterId !== undefined;) {
-    const page: Awaited<ReturnType<typeof store.timedInMemory>> = await store.timedInMemory(
-      db.read,
-      afterId,
-      ROWS_PER_READ,
-    );
+    const page: store.TimedRow[] = await store.timedInMemory(db.read, afterId, ROWS_PER_READ);
     rows.push(...page.map((row) => ({ id: row.instance_id, machineId: row.machine_id })));
     afterId = page.at(-1)?.instance_id;
   }
@@ -259,54 +258,43 @@ interface Probed {
   endMs: number;
 }
 
+/** What a probe means, and what is stored of it. */
+interface Judged {
+  decided: Verdict;
+  /** The probes of the rental since the last change, this one included. */
+  series: Series;
+  after: store.ProbeRow;
+  /** The last good probe. */
+  reachedMs: number;
+}
+
+/** Asks what the result of a probe means, and carries that out. */
 async function judge(probed: Probed, fleet: FleetView, deps: ProbeDeps): Promise<void> {
   const { rental, before, result, startMs, endMs } = probed;
-  const { instances, link, wells } = deps;
+  const { link, wells } = deps;
   const workloadId = rental.workload_id ?? '';
   const life = link.lifeOf(before.machine_id, workloadId);
   const goodMs = Math.max(wells.goodMs(rental.id), rental.last_reachable_ms ?? 0);
-  const facts = {
-    ok: result.ok,
-    startMs,
-    endMs,
-    lifeMs: Math.max(life.lastMs ?? 0, goodMs),
-    hostFailedMs: before.host_failed_ms,
-  };
+  const lifeMs = Math.max(life.lastMs ?? 0, goodMs);
+  const facts = { ok: result.ok, startMs, endMs, lifeMs, hostFailedMs: before.host_failed_ms };
   const series = afterProbe(seriesOf(before), facts);
-  const isSettled = life.upSinceMs !== null && startMs - life.upSinceMs >= SETTLED_MS;
-  const { isAnswering } = life;
-  const standing = { isAnswering, isSettled, unreachableSinceMs: rental.unreachable_since_ms, nowMs: endMs };
-  const decided = verdict(series, standing, fleet);
+  const decided = verdict(series, standingOf(life, probed), fleet);
   const isRepaired = decided === 'repair' && link.repair(before.machine_id, workloadId);
+
   const wasOut = rental.unreachable_since_ms !== null || series.isHeld;
   const isWell = result.ok && (!wasOut || decided === 'recover' || decided === 'make good');
   const isHeld = decided === 'hold' || (series.isHeld && decided !== 'confirm');
   const after = rowAfter(probed, { ...series, isHeld }, { isWell, isRepaired });
-  const reachedMs = result.ok ? endMs : goodMs;
+  // The row may say TIMED_IN_MEMORY only once memory has the instance: see wells.ts.
   if (isWell) {
     const nextMs = endMs + spreadMs(PROBE_PERIOD_MS, deps.rng);
     wells.noteGood(rental.id, { machineId: before.machine_id, endMs, nextMs, storedMs: endMs });
   }
-  await deps.db.tx('outages.probed', async (tx) => {
-    await instances.lock(tx, rental);
-    await store.writeProbe(tx, after);
-    if (reachedMs > (rental.last_reachable_ms ?? 0))
-      await instances.noteReachable(tx, [{ id: rental.id, goodMs: reachedMs }]);
-    const outage = {
-      sinceMs: series.lifeMs ?? startMs,
-      evidence: evidenceOf(decided === 'make good' ? before : after),
-    };
-    if (decided === 'confirm') await instances.confirmOutage(tx, rental, outage);
-    if (decided === 'recover') await instances.endOutage(tx, rental, series.firstSuccessMs ?? endMs);
-    if (decided === 'make good')
-      await instances.makeGood(tx, rental, { ...outage, untilMs: series.firstSuccessMs ?? endMs });
-    if (decided === 'give up') {
-      await instances.giveUp(tx, rental, `The host could not be reached for too long (${after.last_detail}).`);
-    }
-  });
+  await storeVerdict(probed, { decided, series, after, reachedMs: result.ok ? endMs : goodMs }, deps);
   // The row now has everything that matters, so memory need not keep the instance.
   if (!isWell) wells.drop(rental.id);
   if (series.failures === 1) wells.hastenOthers(before.machine_id, endMs, ALARMED_MAX);
+
   const fields = { instance_id: rental.id, machine_id: rental.machine_id, verdict: decided, detail: after.last_detail };
   if (isRepaired) deps.log.warn(fields, 'the SSH server of a workload does not answer: its host replaces the holder');
   if (decided === 'as it is' || decided === 'repair') return;
@@ -314,6 +302,37 @@ async function judge(probed: Probed, fleet: FleetView, deps: ProbeDeps): Promise
   // If only the holder has failed, the host is connected. It removes the container now, and its GPUs become free.
   if (decided === 'give up') link.push(before.machine_id);
   deps.onEndpointsChanged();
+}
+
+function standingOf({ upSinceMs, isAnswering }: WorkloadLife, { rental, startMs, endMs }: Probed): Standing {
+  const isSettled = upSinceMs !== null && startMs - upSinceMs >= SETTLED_MS;
+  return { isAnswering, isSettled, unreachableSinceMs: rental.unreachable_since_ms, nowMs: endMs };
+}
+
+/** Writes the row and carries out the verdict, in one transaction. */
+async function storeVerdict(
+  { rental, before, startMs, endMs }: Probed,
+  { decided, series, after, reachedMs }: Judged,
+  { db, instances }: ProbeDeps,
+): Promise<void> {
+  const sinceMs = series.lifeMs ?? startMs;
+  const recoveredMs = series.firstSuccessMs ?? endMs;
+  await db.tx('outages.probed', async (tx) => {
+    await instances.lock(tx, rental);
+    await store.writeProbe(tx, after);
+    if (reachedMs > (rental.last_reachable_ms ?? 0)) {
+      await instances.noteReachable(tx, [{ id: rental.id, goodMs: reachedMs }]);
+    }
+    if (decided === 'confirm') await instances.confirmOutage(tx, rental, { sinceMs, evidence: evidenceOf(after) });
+    if (decided === 'recover') await instances.endOutage(tx, rental, recoveredMs);
+    if (decided === 'make good') {
+      // The good probe has ended the evidence in `after`.
+      await instances.makeGood(tx, rental, { sinceMs, untilMs: recoveredMs, evidence: evidenceOf(before) });
+    }
+    if (decided === 'give up') {
+      await instances.giveUp(tx, rental, `The host could not be reached for too long (${after.last_detail}).`);
+    }
+  });
 }
 
 function rowAfter(
