@@ -226,5 +226,9 @@ export async function createDatabase(serverUrl: string, template = 'template1'):
 async function asAdministrator(serverUrl: string, work: (administrator: Client) => Promise<unknown>): Promise<void> {
   const client = new Client({ connectionString: serverUrl });
   await client.connect();
-  await work(client).finally(() => client.end());
+  try {
+    await work(client);
+  } finally {
+    await client.end();
+  }
 }
