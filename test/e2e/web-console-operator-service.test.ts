@@ -27,6 +27,7 @@ const goTo = (path: string): Promise<unknown> => page.goto(`${pages.origin}/cons
 
 /** axe-core finds nothing, no page scrolls sideways on a phone, nothing has broken, and the service takes the lines of the page. */
 async function expectWell(name: string): Promise<void> {
+  await page.getByRole('heading', { level: 1 }).waitFor();
   const folder = process.env['CONSOLE_SHOTS'];
   for (const width of [390, 1_440]) {
     await page.setViewportSize({ width, height: 900 });
