@@ -4,7 +4,7 @@ import type { Db } from '../../control-plane/base/db/db.ts';
 import type { MachineFacts } from '../../control-plane/fleet/supply/machine-view.ts';
 import type { Rooms } from '../../control-plane/rooms.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
-import { type DesiredMessage, ServerMessage } from '../../shared/protocol/link.ts';
+import { type DesiredMessage, type HelloMessage, ServerMessage } from '../../shared/protocol/link.ts';
 
 export interface MachineOptions {
   gpus?: number;
@@ -32,6 +32,21 @@ export interface MadeMachine {
   orgId: string;
   /** The inventory with which the machine has enrolled. */
   inventory: Inventory;
+}
+
+/** The first message of the host over its link. */
+export function helloOf({ machineId, inventory }: MadeMachine, patch: Partial<HelloMessage> = {}): HelloMessage {
+  return {
+    type: 'hello',
+    machine_id: machineId,
+    proof: 'p',
+    protocol: { min: 1, max: 1 },
+    held: null,
+    boot_id: 'b',
+    inventory,
+    clone_token: null,
+    ...patch,
+  };
 }
 
 /** A view of a machine of which nothing is known beyond its row. */

@@ -9,7 +9,7 @@ import { findMachine, gpusOf } from '../../../control-plane/fleet/supply/store.t
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import type { HelloMessage } from '../../../shared/protocol/link.ts';
 import { countingDb, type CountingDb } from '../../kit/counting-db.ts';
-import { loseHost, type MadeMachine } from '../../kit/machines.ts';
+import { helloOf, loseHost, type MadeMachine } from '../../kit/machines.ts';
 import { openWorldOver, type World } from '../../kit/world.ts';
 
 const PUBLIC_KEY = 'k'.repeat(43);
@@ -39,17 +39,7 @@ async function sayHello(patch: Partial<HelloMessage> = {}): Promise<void> {
     meet: rooms.workloads.meet,
   });
   const machine = await findMachine(core.db.read, made.machineId);
-  const hello: HelloMessage = {
-    type: 'hello',
-    machine_id: made.machineId,
-    proof: 'p',
-    protocol: { min: 1, max: 1 },
-    held: null,
-    boot_id: 'b',
-    inventory: made.inventory,
-    clone_token: null,
-    ...patch,
-  };
+  const hello = helloOf(made, patch);
   await arrive(made.machineId, hello, { clientIp: '192.0.2.1', publicKey: machine?.public_key ?? '' });
   await rooms.workloads.desired(made.machineId);
   await cloneTokens.next(made.machineId);

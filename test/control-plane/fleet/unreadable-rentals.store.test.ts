@@ -9,7 +9,7 @@ import { findWorkload } from '../../../control-plane/fleet/workloads/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
-import type { MadeMachine } from '../../kit/machines.ts';
+import { helloOf, type MadeMachine } from '../../kit/machines.ts';
 import { NOTHING_OBSERVED, openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 const PUBLIC_KEY = 'k'.repeat(43);
@@ -137,20 +137,8 @@ test('the hello of a host is taken although an instance there cannot be read', a
     meet: rooms.workloads.meet,
   });
   await repair('launch', async () => {
-    await arrive(
-      made.machineId,
-      {
-        type: 'hello',
-        machine_id: made.machineId,
-        proof: 'p',
-        protocol: { min: 1, max: 1 },
-        held: null,
-        boot_id: 'b',
-        inventory: await brokenGpus(),
-        clone_token: null,
-      },
-      { clientIp: '192.0.2.1', publicKey: PUBLIC_KEY },
-    );
+    const hello = helloOf(made, { inventory: await brokenGpus() });
+    await arrive(made.machineId, hello, { clientIp: '192.0.2.1', publicKey: PUBLIC_KEY });
   });
   expect((await findInstance(world.db.read, good.id))?.gpu_fault).toContain('Xid 79');
 });
