@@ -35,6 +35,7 @@ let shells: Shell[];
 let refusal: Error | undefined;
 /** The guest starts no shell before it resolves. */
 let mayStart: Promise<void>;
+let target: ReturnType<typeof openTerminalServer>;
 let server: Server;
 let port: number;
 let pages: Page[];
@@ -52,8 +53,8 @@ beforeEach(async () => {
     return startShell(request, events);
   };
   const guests = { open } as Pick<Guests, 'open'> as Guests;
-  const run = openTerminalServer({ clock, ids: createIds(clock, seededRng(1)), guests, folder: dir });
-  server = createServer((socket) => run.serve(socket));
+  target = openTerminalServer({ clock, ids: createIds(clock, seededRng(1)), guests, folder: dir });
+  server = createServer((socket) => target.serve(socket));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   ({ port } = server.address() as AddressInfo);
@@ -136,6 +137,18 @@ test('the page is served with its security headers, and any other path is 404', 
   const scheme = /<link rel="icon" href="([a-z]+:)/.exec(real)?.[1] ?? 'none';
   expect((await get('/')).csp).toMatch(new RegExp(`img-src [^;]*${scheme}`));
   expect((await get('/../../etc/passwd')).status).toBe(404);
+});
+
+test('sixty-four connections are served at a time, and one more is refused', async () => {
+  const connections = Array.from({ length: 64 }, () => duplexPair()[0]);
+  for (const connection of connections) target.serve(connection);
+  const more = duplexPair()[0];
+  expect(() => target.serve(more)).toThrow('too many connections to the console of this instance');
+  const [first] = connections;
+  first?.destroy();
+  await clock.nextTurn();
+  target.serve(more);
+  for (const connection of [...connections, more]) connection.destroy();
 });
 
 test('a page gets a login shell of its size, the output, and the exit', async () => {
