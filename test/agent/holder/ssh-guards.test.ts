@@ -7,7 +7,6 @@ import ssh2, { type AuthContext, type ClientChannel, type ConnectConfig } from '
 import { afterEach, describe, expect, test } from 'vitest';
 import { createLoginJudge } from '../../../agent/holder/ssh-admission.ts';
 import { algorithmsFor } from '../../../agent/holder/ssh-server.ts';
-import { SSH_PROBES_MAX } from '../../../shared/limits.ts';
 import { eventually } from '../../kit/processes.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
 import { client, closeSshServers, exec, keys, startWorld, stranger, user, type World } from '../ssh-server.ts';
@@ -112,21 +111,6 @@ describe('logging in', () => {
       });
     const errors = [await refusal({ password: 'secret' }), await refusal({ privateKey: stranger.private })];
     expect(errors).toEqual(Array.from({ length: 2 }, () => 'All configured authentication methods failed'));
-  });
-
-  test('a probe gets no channel of any kind', async () => {
-    const world = await startWorld();
-    const probe = client(world, { port: world.probePort, privateKey: stranger.private });
-    await once(probe, 'ready');
-    await expect(exec(probe)).rejects.toThrow('Channel open failure');
-    await expect(
-      new Promise((resolve, reject) => {
-        probe.forwardOut('127.0.0.1', 1, '127.0.0.1', 22, (error, channel) =>
-          error ? reject(error) : resolve(channel),
-        );
-      }),
-    ).rejects.toThrow('Channel open failure');
-    expect(world.sessions).toEqual([]);
   });
 });
 
@@ -341,15 +325,6 @@ describe('limits', () => {
     const probe = client(world, { port: world.probePort, privateKey: stranger.private });
     await once(probe, 'ready');
     probe.end();
-  });
-
-  test('two probes have a place at the same time, and a third one takes that of the oldest', async () => {
-    const world = await startWorld();
-    const probes = [new PassThrough(), new PassThrough(), new PassThrough()] as const;
-    for (const probe of probes.slice(0, SSH_PROBES_MAX)) world.run.serveProbe(probe, { probe_key: stranger.public });
-    expect(alive(probes)).toBe(3);
-    world.run.serveProbe(probes[2], { probe_key: stranger.public });
-    expect(probes.map(({ destroyed }) => destroyed)).toEqual([true, false, false]);
   });
 
   test('a burst of honest clients is served', async () => {
