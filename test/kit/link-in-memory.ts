@@ -61,7 +61,7 @@ export function linkInMemory(
 
 class FakeSocket extends EventEmitter {
   readonly OPEN = 1;
-  readonly readyState = 1;
+  readyState = 1;
   bufferedAmount = 0;
   readonly sent: ServerMessage[] = [];
   send(text: string): void {
@@ -70,7 +70,9 @@ class FakeSocket extends EventEmitter {
   ping(): void {}
   pause(): void {}
   resume(): void {}
-  close(): void {}
+  close(): void {
+    this.readyState = 3;
+  }
   terminate(): void {}
   receive(message: AgentMessage): void {
     this.emit('message', Buffer.from(JSON.stringify(message)), false);

@@ -55,7 +55,6 @@ import {
   type LinkSocket,
   PROTOCOL_WITH_METRICS,
 } from '../../../shared/protocol/link.ts';
-import type { SentJobEvent } from '../../../shared/protocol/job.ts';
 import type { MetricsSample } from '../../../shared/protocol/metrics.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { Upgrade } from '../../base/http/upgrades.ts';
@@ -81,8 +80,6 @@ export interface LinkHandlers extends RequestHandlers {
   onInventory(machineId: string, inventory: Inventory): Promise<boolean>;
   /** The host's figures of this moment. */
   onMetrics(machineId: string, sample: MetricsSample): void;
-  /** Stores events of a job. Resolves with the offset up to which they are stored; undefined if the job is not the machine's. */
-  onJobEvents(machineId: string, workloadId: string, events: readonly SentJobEvent[]): Promise<number | undefined>;
   /** The complete desired state of the machine. */
   desired(machineId: string): Promise<DesiredMessage>;
 }
@@ -267,12 +264,8 @@ function sessionEvents({ sessions, contestedMs, streams, lives }: Shared, deps: 
           return handlers.onMetrics(session.machineId, message);
         case 'job_url':
           return void requests.jobUrl(session, message);
-        case 'job_events': {
-          const { workload_id: id, events } = message;
-          const offset = await handlers.onJobEvents(session.machineId, id, events);
-          if (offset !== undefined) session.send({ type: 'job_events_kept', workload_id: id, offset });
-          return undefined;
-        }
+        case 'job_events':
+          return requests.jobEvents(session, message);
         case 'stream_refused':
           return streams.refuse(session.machineId, message.stream_id, message.detail);
         case 'hello':

@@ -1,8 +1,9 @@
-// Requests of hosts that take long to answer: logins to registries and URLs of jobs. They are worked on beside the other messages of the link,
-// a few of each machine at a time. A host that gets no answer asks again.
+// Requests of hosts: logins to registries, and the URLs and events of jobs. A host that gets no answer asks again. So a request that fails, because
+// the row of a job cannot be read for example, keeps its link, on which all rentals of the host depend. Logins and URLs take long. They are worked on
+// beside the other messages of the link, a few of each machine at a time.
 import { messageOf, ServiceError } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
-import { fileOf, type JobUrlAnswer, type JobUrlPurpose } from '../../../shared/protocol/job.ts';
+import { fileOf, type JobUrlAnswer, type JobUrlPurpose, type SentJobEvent } from '../../../shared/protocol/job.ts';
 import type { JobUrlRequest, PullAnswer, PullLogin, ServerMessage } from '../../../shared/protocol/link.ts';
 import type { Session } from './session.ts';
 
@@ -19,11 +20,14 @@ export interface RequestHandlers {
   pullLogin(machineId: string, workloadId: string): Promise<PullLogin | null | undefined>;
   /** The URL that a machine needs for a file of its job; undefined if the job is not one of its own. May take long. */
   jobUrl(machineId: string, workloadId: string, purpose: JobUrlPurpose): Promise<JobUrlAnswer | undefined>;
+  /** Stores events of a job. Resolves with the offset up to which they are stored; undefined if the job is not the machine's. */
+  onJobEvents(machineId: string, workloadId: string, events: readonly SentJobEvent[]): Promise<number | undefined>;
 }
 
 export interface Requests {
   pullLogin(session: Session, workloadId: string): Promise<void>;
   jobUrl(session: Session, request: JobUrlRequest): Promise<void>;
+  jobEvents(session: Session, sent: { workload_id: string; events: readonly SentJobEvent[] }): Promise<void>;
 }
 
 export function openRequests({ handlers, log }: { handlers: RequestHandlers; log: Log }): Requests {
@@ -71,6 +75,11 @@ export function openRequests({ handlers, log }: { handlers: RequestHandlers; log
         const found = await handlers.jobUrl(session.machineId, workloadId, purpose);
         if (found === undefined) return undefined;
         return { type: 'job_url', workload_id: workloadId, name: fileOf(purpose), answer: found };
+      }),
+    jobEvents: (session, { workload_id: workloadId, events }) =>
+      answer(session, { what: 'job_events', workloadId }, async () => {
+        const offset = await handlers.onJobEvents(session.machineId, workloadId, events);
+        return offset === undefined ? undefined : { type: 'job_events_kept', workload_id: workloadId, offset };
       }),
   };
 }
