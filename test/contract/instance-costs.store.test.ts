@@ -169,6 +169,27 @@ test('says what a dispute took back, and ends the start of an instance that was 
   ]);
 });
 
+test('shows the same times as the bill for an outage after whose end all was disputed', async () => {
+  const id = await api.world.run(owner);
+  const startMs = api.world.clock.now();
+  await watch(10 * MINUTE_MS);
+  api.world.probeAnswers.set(id, DEAD);
+  await watch(5 * MINUTE_MS);
+  api.world.probeAnswers.delete(id);
+  await watch(HOUR_MS);
+  await tick();
+  const { disputes } = api.world.rooms.payouts;
+  const dispute = await disputes.open({ instanceId: id, sinceMs: startMs + 5 * MINUTE_MS, reason: 'wrong GPU' });
+  await disputes.resolve(dispute.id, { refund: true, note: 'agreed' });
+  await api.world.clock.advance(HOUR_MS);
+  const { credits } = await billOf(id);
+  const lasted = credits.map(({ from, until }) => Date.parse(until ?? '') - Date.parse(from));
+  expect(credits.map(({ cause }) => cause).toSorted()).toEqual(['dispute', 'dispute', 'outage']);
+  expect(lasted).toEqual(credits.map(({ seconds }) => seconds * 1000));
+  const uncharged = (await costOf(id)).last_24_hours.filter(({ kind }) => kind === 'not_charged');
+  expect(uncharged.map(({ from, until }) => [from, until])).toEqual(credits.map(({ from, until }) => [from, until]));
+});
+
 test('keeps the newest spans of an instance that failed again and again', async () => {
   const id = await api.world.run(owner);
   const nowMs = api.world.clock.now();

@@ -37,7 +37,7 @@ export function instanceBillOf(
   return db.snapshot('instance_bill', async (query) => {
     const { hasEnded } = await rentalOf(query, orgId, id);
     const nowMs = clock.now();
-    const segments = (await segmentsOf(query, [id])).filter((each) => each.ended_ms !== each.started_ms);
+    const segments = await segmentsOf(query, [id]);
     const free = await freeTimesOf(query, id);
     const held = await heldOf(query, id);
     const heldFor = new Map(held.map((each) => [each.free_time_id, each]));
@@ -50,7 +50,7 @@ export function instanceBillOf(
       currency: 'USD',
       as_of: isoTime(nowMs),
       is_complete: hasEnded && !isOpen && !waits,
-      segments: segments.map((segment) => segmentView(segment, nowMs)),
+      segments: segments.filter(hasLength).map((segment) => segmentView(segment, nowMs)),
       credits: [
         ...free.map((time) => creditOf(time, { segments, heldFor, nowMs })),
         ...disputed.map(disputeOf),
@@ -64,6 +64,11 @@ export function instanceBillOf(
       totals: totalsOf(segments, await subjectEntries(query, id), nowMs),
     };
   });
+}
+
+/** A segment whose whole time was given back has no length. */
+function hasLength({ started_ms: startMs, ended_ms: endMs }: Segment): boolean {
+  return endMs !== startMs;
 }
 
 function segmentView(segment: Segment, nowMs: number): InstanceBill['segments'][number] {
@@ -83,8 +88,9 @@ export function endOf({ ended_ms: endedMs, posted_through_ms: postedMs }: Segmen
 }
 
 /**
- * The end of uncharged time as the customer sees it: the start of the next charged segment. If there is none, `freeMs` after the start of
- * the uncharged time. `segments` are in the order of their starts.
+ * The end of uncharged time as the customer sees it: the start of the next segment. If there is none, `freeMs` after the start of the uncharged
+ * time. `segments` are all of the rental, in the order of their starts. One whose whole time was given back counts too: it shows when this uncharged
+ * time ended, and why the time after it is not charged stands elsewhere.
  */
 export function freeUntilMs(time: FreeTime, freeMs: number, segments: readonly Segment[]): number {
   const leastMs = time.from_ms + freeMs;
@@ -123,8 +129,13 @@ function creditOf(
 }
 
 /** The refund of a dispute reverses a stretch of time that was posted. The id of its transfer names the stretch. */
-function disputeOf({ id, amount_ucents: ucents, evidence, effective_ms: fromMs }: EvidencedAmount): BillCredit {
-  const untilMs = stretchOf(id)?.fromMs ?? fromMs;
+export function disputedTime({ id, effective_ms: fromMs }: EvidencedAmount): { fromMs: number; untilMs: number } {
+  return { fromMs, untilMs: stretchOf(id)?.fromMs ?? fromMs };
+}
+
+function disputeOf(refund: EvidencedAmount): BillCredit {
+  const { amount_ucents: ucents, evidence } = refund;
+  const { fromMs, untilMs } = disputedTime(refund);
   return {
     cause: 'dispute',
     from: isoTime(fromMs),

@@ -10,12 +10,12 @@ import { dollarText } from '../../../shared/money.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import type { PageStart } from '../../base/http/cursors.ts';
 import { type FreeTime, freeTimesSince } from '../credits/store.ts';
-import { type EvidencedAmount, refundsByEvidence } from '../ledger/store.ts';
+import { refundsByEvidence } from '../ledger/store.ts';
 import { besideSegments } from '../ledger/wallets.ts';
 import { DISPUTED } from '../metering/metering.ts';
-import { costUcents, stretchOf, unpostedUcents } from '../metering/posting.ts';
+import { costUcents, unpostedUcents } from '../metering/posting.ts';
 import { type Segment, segmentsOf } from '../metering/store.ts';
-import { endOf, freeUntilMs } from './instance-bill.ts';
+import { disputedTime, endOf, freeUntilMs } from './instance-bill.ts';
 
 export interface Rental {
   id: string;
@@ -64,7 +64,7 @@ export function instanceCosts(
         { kind: 'starting', fromMs: rental.createdMs, untilMs: rental.startedMs } as const,
         ...ofRental.map(chargedSpan),
         ...(free.get(id) ?? []).map((time) => freeSpan(time, ofRental)),
-        ...(disputed.get(id) ?? []).map(disputedSpan),
+        ...(disputed.get(id) ?? []).map((refund) => ({ kind: 'not_charged', ...disputedTime(refund) }) as const),
       ];
       return {
         rental,
@@ -93,11 +93,6 @@ function chargedSpan({ started_ms: fromMs, ended_ms: untilMs }: Segment): Span {
 function freeSpan(time: FreeTime, segments: readonly Segment[]): Span {
   const { from_ms: fromMs, free_ms: freeMs } = time;
   return { kind: 'not_charged', fromMs, untilMs: freeMs === null ? null : freeUntilMs(time, freeMs, segments) };
-}
-
-/** The refund of a dispute reverses a stretch of time that was posted. The id of its transfer names the stretch. */
-function disputedSpan({ id, effective_ms: fromMs }: EvidencedAmount): Span {
-  return { kind: 'not_charged', fromMs, untilMs: stretchOf(id)?.fromMs ?? fromMs };
 }
 
 /** A segment that was credited completely has no length. */
