@@ -149,6 +149,21 @@ describe('what waits for an operator', () => {
     expect((await read()).waiting).toEqual({ count: 0, oldest: [] });
   });
 
+  test('names each batch that has payouts in flight, also one whose list nobody got', async () => {
+    await world.db.tx('test.wait', (tx) =>
+      tx.run(sql`insert into payouts (id, supplier_id, state, batch, amount_ucents, created_ms)
+                 values ('a', 's', 'in_flight', 'monday', 100000000, 5), ('b', 's', 'in_flight', 'monday', 50000000, 3),
+                   ('c', 's', 'in_flight', 'tuesday', 10000000, 7), ('d', 's', 'paid', 'sunday', 1, 0), ('e', 's', 'due', null, 1000000, 9)`),
+    );
+    const { waiting } = await read();
+    expect(waiting.oldest.map(({ kind, id, what, since }) => [kind, id, what, Date.parse(since)])).toEqual([
+      ['payout', 'monday', '2 payouts of the batch "monday" are to be entered as paid or failed, $1.50 together.', 3],
+      ['payout', 'tuesday', '1 payout of the batch "tuesday" is to be entered as paid or failed, $0.10 together.', 7],
+      ['payout', 'e', '1 payout is to be sent, $0.01 together.', 9],
+    ]);
+    await world.db.tx('test.tidy', (tx) => tx.run(sql`delete from payouts`));
+  });
+
   test('names a machine whose identity two hosts have', async () => {
     const { machineId } = await world.machine();
     await world.rooms.supply.setCopied(machineId, true);
