@@ -59,7 +59,7 @@ test('a page, a count and the line of waiting jobs begin in an index of what the
     'SEARCH video_jobs USING INDEX video_jobs_of_org (org_id=?)',
     'SEARCH video_jobs USING INDEX video_jobs_at (upstream=?)',
     'SEARCH video_jobs USING INDEX video_jobs_left_at (upstream=?)',
-    'SEARCH video_jobs USING INDEX video_jobs_open (status=?)',
+    'SEARCH video_jobs USING INDEX video_jobs_sent (model_id=?)',
     'SEARCH video_jobs USING INDEX video_jobs_waiting (model_id=?)',
   ]);
 });
