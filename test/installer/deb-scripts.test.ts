@@ -110,10 +110,16 @@ test('an agent whose host still has rentals is not removed, and runs on', async 
   });
   expect(host.recorded()).toEqual([
     'systemctl is-active svc-agent',
-    'systemctl disable --quiet --now svc-agent',
+    'systemctl stop svc-agent',
     `svc-agent clear --config ${host.root}/etc/svc-agent/agent.yaml`,
-    'systemctl enable --quiet --now svc-agent',
+    'systemctl start svc-agent',
   ]);
+});
+
+test('an agent that is not removed stays disabled and stopped if its operator has left it so', async () => {
+  scriptAgent(1);
+  expect(await run('prerm', 'svc-agent', 'remove')).toMatchObject({ code: 1 });
+  expect(host.recorded().filter((line) => / (enable|disable|start) /.test(line))).toEqual([]);
 });
 
 /** systemd says so of a unit that is about to restart, and ends with 3, as for a unit that is stopped. */
@@ -129,7 +135,7 @@ test('an agent that fails and restarts repeatedly is started again if it is not 
   scriptAgent(1);
   scriptActivating();
   expect(await run('prerm', 'svc-agent', 'remove')).toMatchObject({ code: 1 });
-  expect(host.recorded().at(-1)).toBe('systemctl enable --quiet --now svc-agent');
+  expect(host.recorded().at(-1)).toBe('systemctl start svc-agent');
 });
 
 test('a control plane that is about to serve is not removed', async () => {
@@ -142,6 +148,7 @@ test('an agent without rentals is removed; only a purge removes its data', async
   scriptAgent(0);
   for (const folder of ['etc/svc-agent', 'var/lib/svc-agent']) mkdirSync(join(host.root, folder), { recursive: true });
   expect(await run('prerm', 'svc-agent', 'remove')).toMatchObject({ code: 0, stderr: '' });
+  expect(host.recorded().at(-1)).toBe('systemctl disable --quiet svc-agent');
   expect(await run('postrm', 'svc-agent', 'remove')).toMatchObject({ code: 0, stderr: '' });
   expect(existsSync(join(host.root, 'var/lib/svc-agent'))).toBe(true);
   expect(await run('postrm', 'svc-agent', 'purge')).toMatchObject({ code: 0, stderr: '' });

@@ -29,7 +29,7 @@ const SYSTEMCTL = [
   '    echo active >"$INSTALLATION/$2"',
   '    [ ! -e "$INSTALLATION/root/opt/gpu-rental-service/$2/broken" ]',
   '    ;;',
-  '  disable) rm -f "$INSTALLATION/$4" ;;',
+  '  disable | stop) for unit; do :; done; rm -f "$INSTALLATION/$unit" ;;',
   '  show) echo 0 ;;',
   'esac',
 ];
