@@ -8,7 +8,7 @@ import type { Events } from '../events/events.ts';
 import { failEndedSession, failUnknownKey } from '../http/checks.ts';
 import type { Caller, MaybePromise, Restriction } from '../http/route.ts';
 import * as keys from './api-keys.ts';
-import { type KnownKey, openKnownKeys } from './api-keys.ts';
+import { type KnownKey, openKnownKeys } from './known-keys.ts';
 import * as orgs from './orgs.ts';
 
 /** Step of `last_used_at`: writing it for every request would cost more than the request. */
@@ -106,9 +106,11 @@ export function openAccounts(deps: Deps): Accounts {
     authenticate: (token, { confirmsKey }) => {
       const hash = keys.hashOf(token);
       const nowMs = clock.now();
-      const key = confirmsKey || db.dialect === 'sqlite' ? known.find(hash) : undefined;
-      const isFresh = key !== undefined && (db.dialect === 'sqlite' || clock.monotonicMs() - key.readMs < KNOWN_MS_MAX);
-      if (isFresh && !isStale(key, nowMs)) return livingCaller(key, nowMs);
+      // On SQLite no other process can change a key.
+      const isAlone = db.dialect === 'sqlite';
+      const key = isAlone || confirmsKey ? known.find(hash) : undefined;
+      const isFresh = key !== undefined && (isAlone || clock.monotonicMs() - key.readMs < KNOWN_MS_MAX);
+      if (isFresh && !mustNoteUse(key, nowMs)) return livingCaller(key, nowMs);
       return authenticate(deps, nowMs, () => known.learn(hash, () => findKey(deps, hash)));
     },
     refuseKey: (id) => {
@@ -150,15 +152,13 @@ function openOrgs(deps: Deps, dropKeysOf: (orgId: string) => void): Pick<Account
     resumeOrg: (orgId) => setSuspended(orgId, null),
     restrictionOf: async (orgId) => {
       const row = await orgs.findOrg(db.read, orgId);
-      return row === undefined ? undefined : withoutFunded(deps, orgId, orgs.restrictionOf(row));
+      return row === undefined ? undefined : remainingRestriction(deps, orgId, orgs.restrictionOf(row));
     },
   };
 }
 
-/**
- * If the organisation is restricted because it never had money, looks again whether it has had some. Returns the restriction that remains.
- */
-async function withoutFunded(
+/** An organisation that is restricted because it never had money may have some now. Then the restriction ends. */
+async function remainingRestriction(
   { db, wasFunded }: Deps,
   orgId: string,
   restriction: Restriction | undefined,
@@ -172,7 +172,7 @@ async function findKey(deps: Deps, hash: string): Promise<KnownKey | undefined> 
   const key = await keys.findKey(deps.db.read, hash, deps.clock.monotonicMs());
   if (key?.caller.restriction === undefined) return key;
   const { restriction: before, ...caller } = key.caller;
-  const restriction = await withoutFunded(deps, caller.orgId, before);
+  const restriction = await remainingRestriction(deps, caller.orgId, before);
   return { ...key, caller: { ...caller, ...(restriction === undefined ? {} : { restriction }) } };
 }
 
@@ -183,7 +183,7 @@ async function authenticate(
 ): Promise<Caller | undefined> {
   const key = await read();
   if (key === undefined || livingCaller(key, nowMs) === undefined) return undefined;
-  if (isStale(key, nowMs)) {
+  if (mustNoteUse(key, nowMs)) {
     key.lastUsedMs = nowMs;
     await db
       .tx('accounts.touch_key', (tx) => keys.noteUse(tx, key.caller.principalId, nowMs, nowMs - LAST_USED_MS_STEP))
@@ -194,7 +194,7 @@ async function authenticate(
 }
 
 /** Whether the stored time of the last use is so old that it must be written again. */
-function isStale({ lastUsedMs }: KnownKey, nowMs: number): boolean {
+function mustNoteUse({ lastUsedMs }: KnownKey, nowMs: number): boolean {
   return lastUsedMs === null || lastUsedMs <= nowMs - LAST_USED_MS_STEP;
 }
 

@@ -2,7 +2,7 @@
 import { createHash, createPublicKey } from 'node:crypto';
 
 export interface PublicKey {
-  /** Type and base64, without options and comment. */
+  /** Type and base64, without the comment. */
   line: string;
   /** `SHA256:` and the unpadded base64 digest, as printed by `ssh-keygen -l`. */
   fingerprint: string;
@@ -10,6 +10,7 @@ export interface PublicKey {
 
 export type PublicKeyAnswer = { ok: true; key: PublicKey } | { ok: false; rule: string };
 
+const ED25519_BYTES = 32;
 const RSA_BITS_MIN = 2048;
 /** The largest key that OpenSSH creates. */
 const RSA_BITS_MAX = 16_384;
@@ -22,6 +23,7 @@ const CURVES: Record<string, { crv: string; bytes: number }> = {
 const ACCEPTED = /^(ssh-ed25519|ecdsa-sha2-nistp(256|384|521)|ssh-rsa)$/;
 const WANTED = 'an OpenSSH public key like "ssh-ed25519 AAAA... you@host"';
 
+/** Reads the line of a `.pub` file. */
 export function readPublicKey(text: string): PublicKeyAnswer {
   const line = text.trim();
   const [type = '', base64 = ''] = line.split(/[ \t]+/);
@@ -59,8 +61,13 @@ function brokenBlob(type: string, base64: string): string | undefined {
   if (fields === undefined) return 'is cut off or damaged: the key does not have the length that it says';
   const [innerType, ...values] = fields;
   if (innerType?.toString('latin1') !== type) return `is damaged: it says ${type} but holds another kind of key`;
-  if (type === 'ssh-ed25519') return isLong(values, [32]) ? undefined : 'is damaged: an ed25519 key has 32 bytes';
+  if (type === 'ssh-ed25519') return brokenEd25519(values);
   return type === 'ssh-rsa' ? brokenRsa(values) : brokenEcdsa(type, values);
+}
+
+function brokenEd25519(values: Buffer[]): string | undefined {
+  const isWhole = values.length === 1 && values[0]?.length === ED25519_BYTES;
+  return isWhole ? undefined : `is damaged: an ed25519 key has ${ED25519_BYTES} bytes`;
 }
 
 function brokenRsa(values: Buffer[]): string | undefined {
@@ -71,16 +78,16 @@ function brokenRsa(values: Buffer[]): string | undefined {
   if (bits < RSA_BITS_MIN || bits > RSA_BITS_MAX) {
     return `is an RSA key of ${bits} bits; from ${RSA_BITS_MIN} to ${RSA_BITS_MAX} are accepted`;
   }
-  const usable = isOdd(modulus) && isOdd(exponent) && bitLength(exponent) > 1;
-  return usable ? undefined : 'is damaged: these numbers are no RSA key';
+  const isUsable = isOdd(modulus) && isOdd(exponent) && bitLength(exponent) > 1;
+  return isUsable ? undefined : 'is damaged: these numbers are no RSA key';
 }
 
 function brokenEcdsa(type: string, values: Buffer[]): string | undefined {
   const name = type.slice('ecdsa-sha2-'.length);
   const curve = CURVES[name];
   const [inner, point] = values;
-  const plausible = inner?.toString('latin1') === name && values.length === 2 && point?.[0] === 4;
-  if (curve === undefined || point === undefined || !plausible || point.length !== 1 + 2 * curve.bytes) {
+  const isPlausible = inner?.toString('latin1') === name && values.length === 2 && point?.[0] === 4;
+  if (curve === undefined || point === undefined || !isPlausible || point.length !== 1 + 2 * curve.bytes) {
     return `is damaged: it holds no point of ${name}`;
   }
   const coordinate = (from: number): string => point.subarray(from, from + curve.bytes).toString('base64url');
@@ -107,10 +114,6 @@ function readFields(blob: Buffer): Buffer[] | undefined {
     at = end;
   }
   return fields;
-}
-
-function isLong(values: Buffer[], lengths: number[]): boolean {
-  return values.length === lengths.length && values.every((value, i) => value.length === lengths[i]);
 }
 
 /** The bit length of a positive multiple-precision integer; 0 for a negative or empty one. */

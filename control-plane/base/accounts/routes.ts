@@ -52,7 +52,7 @@ export function sshKeyRoutes(deps: Pick<Deps, 'db' | 'cursors' | 'present'> & { 
     handler: async ({ caller, query }) => {
       const name = `ssh-keys/${caller.orgId}`;
       const rows = (start: PageStart) => sshKeys.list(db.read, caller.orgId, start);
-      return { status: 200, body: await cursors.page(name, query, rows, { at: byCreation, show }) };
+      return { status: 200, body: await cursors.page(name, query, rows, { at: byCreation, show: sshKeyView }) };
     },
   });
   const create = route({
@@ -71,7 +71,7 @@ export function sshKeyRoutes(deps: Pick<Deps, 'db' | 'cursors' | 'present'> & { 
         await tx.lock('org', caller.orgId);
         await present(tx, caller, 'ssh_keys:write');
         const row = await sshKeys.register(tx, caller.orgId, { name: body.name, publicKey: body.public_key });
-        const reply = { status: 201, body: show(row) };
+        const reply = { status: 201, body: sshKeyView(row) };
         await settle(tx, reply);
         return reply;
       }),
@@ -169,6 +169,6 @@ function revokeRoute({ accounts }: Deps): Route {
   });
 }
 
-function show(row: SshKeyRow): SshKey {
+function sshKeyView(row: SshKeyRow): SshKey {
   return { id: row.id, name: row.name, fingerprint: row.fingerprint, created_at: isoTime(row.created_ms) };
 }

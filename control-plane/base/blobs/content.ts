@@ -18,7 +18,7 @@ export async function blobReply(
       `There are ${bytes} bytes, counted from 0: ask for a range that begins in them.`,
     );
   }
-  const [first, last] = part === undefined ? [0, bytes - 1] : [part.first, part.last];
+  const { first, last } = part ?? { first: 0, last: bytes - 1 };
   return {
     status: part === undefined ? 200 : 206,
     headers: {

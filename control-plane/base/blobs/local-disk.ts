@@ -58,8 +58,11 @@ export function openDiskBlobs(directory: string, deps: DiskBlobsDeps): Blobs {
     } catch (error) {
       if (codeOf(error) === 'EEXIST') failWritten();
       if (!['ENOSPC', 'EDQUOT'].includes(codeOf(error) ?? '')) throw error;
-      const message = 'the disk of the blobs is full up to its reserve: uploads and videos are refused';
-      deps.log.error({ key, directory, err: error }, message);
+      const remedy = 'free disk space, or lower disk_reserve';
+      deps.log.error(
+        { key, directory, remedy, err: error },
+        'the disk of the blobs is full up to its reserve: uploads and videos are refused',
+      );
       return failFull(error);
     } finally {
       await rm(half, { force: true });
@@ -149,9 +152,10 @@ async function writeHalf(
 /** Moves a complete file to its place. It uses a link, because a rename would replace an existing file. */
 async function keep(half: string, path: string): Promise<void> {
   const place = dirname(path);
-  const made = await mkdir(place, { recursive: true, mode: 0o700 });
+  const firstMade = await mkdir(place, { recursive: true, mode: 0o700 });
   await link(half, path);
-  const above = made === undefined ? place : dirname(made);
+  // A new name survives a crash only if its directory is flushed. So each directory is flushed up to the one that existed before.
+  const above = firstMade === undefined ? place : dirname(firstMade);
   for (let each = place; each.length >= above.length; each = dirname(each)) await syncDirectory(each);
 }
 

@@ -110,7 +110,7 @@ const CreatedRow = z.object({ created_ms: int });
 
 export function openUrlKeys({ db, clock, ids }: { db: Db; clock: Clock; ids: Ids }): UrlKeys {
   const read = async (where: Sql): Promise<UrlKey[]> =>
-    (await db.read.all(Row, sql`${WITH_NEXT} ${where} order by created_ms desc, id desc`)).map(keyOf);
+    (await db.read.all(KeyRow, sql`${WITH_NEXT} ${where} order by created_ms desc, id desc`)).map(keyOf);
   return {
     current: async () => {
       const [key] = await read(NEWEST);
@@ -128,7 +128,8 @@ export function openUrlKeys({ db, clock, ids }: { db: Db; clock: Clock; ids: Ids
     find: async (id) => (await read(sql`where id = ${id}`))[0],
     list: () => read(sql``),
     rotate: async ({ revoke }) => {
-      const [id, nowMs] = [ids.prefixed('urlkey'), clock.now()];
+      const id = ids.prefixed('urlkey');
+      const nowMs = clock.now();
       const made = await db.tx('blobs.rotate_url_key', (tx) =>
         // The time is later than that of every other key, even if the clock of another control plane is ahead. So this key is the newest.
         tx.one(
@@ -156,7 +157,7 @@ export function openUrlKeys({ db, clock, ids }: { db: Db; clock: Clock; ids: Ids
   };
 }
 
-const Row = z.object({ id: text, created_ms: int, next_ms: int.nullable() });
+const KeyRow = z.object({ id: text, created_ms: int, next_ms: int.nullable() });
 
 /**
  * The id of the first key is the same on every control plane. So two of them that sign their first URLs at the same moment make one key.
@@ -169,6 +170,6 @@ const WITH_NEXT = sql`
   select id, created_ms, next_ms from (
     select id, created_ms, lead(created_ms) over (order by created_ms, id) as next_ms from blob_url_keys) keys`;
 
-function keyOf({ id, created_ms: createdMs, next_ms: nextMs }: z.infer<typeof Row>): UrlKey {
+function keyOf({ id, created_ms: createdMs, next_ms: nextMs }: z.infer<typeof KeyRow>): UrlKey {
   return { id, createdMs, untilMs: nextMs === null ? null : nextMs + PRESIGNED_MS_MAX };
 }

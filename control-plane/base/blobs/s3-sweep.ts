@@ -16,22 +16,22 @@ const LEFT_MS = 24 * 3_600_000;
 const SWEEP_MS_MAX = 30_000;
 const REMOVED_AT_ONCE = 16;
 
-interface Ground {
+interface SweepDeps {
   clock: Clock;
   log: Log;
   requests: S3Requests;
 }
 
 /** The returned function sweeps for a limited time, and returns the number of removed things. */
-export function openObjectSweep(ground: Ground): (claims: Claims, signal: AbortSignal) => Promise<number> {
-  const { clock, log } = ground;
+export function openObjectSweep(deps: SweepDeps): (claims: Claims, signal: AbortSignal) => Promise<number> {
+  const { clock, log } = deps;
   let walk: AsyncGenerator<number> | undefined;
   return async (claims, signal) => {
     const untilMs = clock.monotonicMs() + SWEEP_MS_MAX;
     let removed = 0;
     while (!signal.aborted && clock.monotonicMs() < untilMs) {
       // A walk keeps the claims and the signal with which it began. Those of a process never change.
-      walk ??= walkOver(claims, ground, signal);
+      walk ??= walkOver(claims, deps, signal);
       // A walk that has failed is over, so the next sweep begins another one.
       const step = await walk.next().catch((error: unknown) => {
         walk = undefined;
@@ -49,16 +49,16 @@ export function openObjectSweep(ground: Ground): (claims: Claims, signal: AbortS
 }
 
 /** Goes once through the whole store in short steps. Yields the number of things that a step removed. */
-async function* walkOver(claims: Claims, ground: Ground, signal: AbortSignal): AsyncGenerator<number> {
-  const { requests } = ground;
+async function* walkOver(claims: Claims, deps: SweepDeps, signal: AbortSignal): AsyncGenerator<number> {
+  const { requests } = deps;
   for (const [owner, claimed] of Object.entries(claims)) {
-    for await (const old of oldObjects(owner, ground, signal)) {
+    for await (const old of oldObjects(owner, deps, signal)) {
       const named = new Set(old.length === 0 ? [] : await claimed(old));
       const orphans = old.filter((key) => !named.has(key)).map((key) => ({ object: `${owner}/${key}` }));
       yield* removeAll(orphans, requests, signal);
     }
   }
-  for await (const parts of oldParts(ground, signal)) yield* removeAll(parts, requests, signal);
+  for await (const parts of oldParts(deps, signal)) yield* removeAll(parts, requests, signal);
 }
 
 type Leftover = Pick<S3Request, 'object' | 'query'>;
@@ -79,7 +79,11 @@ const ObjectPage = z.object({
 });
 
 /** The keys of an owner's old blobs, page by page. */
-async function* oldObjects(owner: string, { clock, requests }: Ground, signal: AbortSignal): AsyncGenerator<string[]> {
+async function* oldObjects(
+  owner: string,
+  { clock, requests }: SweepDeps,
+  signal: AbortSignal,
+): AsyncGenerator<string[]> {
   const prefix = `${owner}/`;
   let from: Record<string, string> | undefined = {};
   while (from !== undefined && !signal.aborted) {
@@ -101,7 +105,7 @@ const PartsPage = z.object({
 });
 
 /** The old parts of blobs that were never made, page by page. */
-async function* oldParts({ clock, requests }: Ground, signal: AbortSignal): AsyncGenerator<Leftover[]> {
+async function* oldParts({ clock, requests }: SweepDeps, signal: AbortSignal): AsyncGenerator<Leftover[]> {
   let from: Record<string, string> | undefined = {};
   while (from !== undefined && !signal.aborted) {
     const query: Record<string, string> = { uploads: '', ...from };

@@ -76,7 +76,8 @@ function openParts(target: Target, partBytes: number, signal: AbortSignal, { req
   };
   /** Waits for the part before, so that the source is read only as fast as the store takes it. */
   const flush = async (): Promise<void> => {
-    const [body, number] = [filling.list(), etags.length + 1];
+    const body = filling.list();
+    const number = etags.length + 1;
     filling = openPieces();
     await onItsWay;
     uploadId ??= await beginParts(target, signal, requests);
@@ -103,8 +104,8 @@ function openParts(target: Target, partBytes: number, signal: AbortSignal, { req
       }
       if (filling.bytes > 0) await flush();
       await onItsWay;
-      const [query, body] = [{ uploadId }, [Buffer.from(completion(etags))]];
-      await make(target, requests, () => requests.send({ method: 'POST', object, query, headers: ONCE, body, signal }));
+      const whole = { query: { uploadId }, headers: ONCE, body: [Buffer.from(completion(etags))] };
+      await make(target, requests, () => requests.send({ method: 'POST', object, ...whole, signal }));
     },
     abandon: async () => {
       await onItsWay.catch(() => undefined);
@@ -141,6 +142,7 @@ async function make({ object, writeId }: Target, requests: S3Requests, send: () 
   }
 }
 
+/** The request body that names the parts of the whole object. */
 function completion(etags: readonly string[]): string {
   const parts = etags.map((etag, i) => `<Part><PartNumber>${i + 1}</PartNumber><ETag>${etag}</ETag></Part>`);
   return `<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">${parts.join('')}</CompleteMultipartUpload>`;

@@ -13,7 +13,7 @@ export type Claims = Partial<Record<BlobOwner, (keys: readonly string[]) => Prom
 /** A blob without a row is removed at this age. A row is written within seconds of its blob, so a younger blob may still get one. */
 const ORPHAN_MS = 3_600_000;
 
-interface Ground {
+interface SweepDeps {
   clock: Clock;
   log: Log;
   halves: string;
@@ -23,23 +23,23 @@ interface Ground {
 }
 
 /** Returns the number of removed files. */
-export async function sweepBlobs(ground: Ground, claims: Claims, signal: AbortSignal): Promise<number> {
+export async function sweepBlobs(deps: SweepDeps, claims: Claims, signal: AbortSignal): Promise<number> {
   let removed = 0;
-  for (const name of await namesIn(ground.halves)) {
+  for (const name of await namesIn(deps.halves)) {
     // Only one process writes here, so an unknown file belongs to a process that has died.
-    if (ground.writing.has(name)) continue;
-    await rm(join(ground.halves, name), { force: true });
+    if (deps.writing.has(name)) continue;
+    await rm(join(deps.halves, name), { force: true });
     removed += 1;
   }
   for (const [owner, claimed] of Object.entries(claims)) {
-    for (const place of await namesIn(join(ground.whole, owner))) {
+    for (const place of await namesIn(join(deps.whole, owner))) {
       if (signal.aborted) return removed;
-      const path = join(ground.whole, owner, place);
+      const path = join(deps.whole, owner, place);
       const keys = (await namesIn(path)).filter((name) => isKeyOf(owner, name));
-      removed += await sweepPlace({ path, keys }, claimed, ground);
+      removed += await sweepPlace({ path, keys }, claimed, deps);
     }
   }
-  if (removed > 0) ground.log.info({ removed }, 'files that dead processes left in the blob store were removed');
+  if (removed > 0) deps.log.info({ removed }, 'files that dead processes left in the blob store were removed');
   return removed;
 }
 
@@ -84,7 +84,7 @@ export function reserveOf({ bytes }: { bytes: number }, reserve: DiskReserve): n
 async function sweepPlace(
   { path, keys }: { path: string; keys: readonly string[] },
   claimed: NonNullable<Claims[BlobOwner]>,
-  { clock }: Ground,
+  { clock }: SweepDeps,
 ): Promise<number> {
   const old: string[] = [];
   for (const key of keys) {

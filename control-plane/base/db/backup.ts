@@ -65,7 +65,10 @@ export function restoringPath(path: string): string {
   return `${path}.restoring`;
 }
 
-/** Otherwise a start after a restore that was interrupted would make an empty database. @throws DbError `half_restored` */
+/**
+ * Refuses to start if a restore was interrupted, because the start would make an empty database.
+ * @throws DbError `half_restored`
+ */
 export function refuseHalfRestored(path: string): void {
   if (existsSync(path) || !existsSync(restoringPath(path))) return;
   throw new DbError(

@@ -8,9 +8,10 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Rng } from '../../../shared/rng.ts';
 
+const MIB = 1024 ** 2;
 /** If there is no new work, the service writes a few KiB a second at most, so this lasts for hours. */
-export const BALLAST_BYTES = 64 * 1024 ** 2;
-const PIECE_BYTES = 1024 ** 2;
+export const BALLAST_BYTES = 64 * MIB;
+const PIECE_BYTES = MIB;
 const RESTORE_AGAIN_MS = 5_000;
 /** The unit of `blocks` in the result of `stat`. */
 const BLOCK_BYTES = 512;
@@ -33,24 +34,34 @@ interface BallastDeps {
 
 /** The caller of `restore` and `release` must own the database. */
 export function openBallast(path: string, bytes: number, { clock, rng, log }: BallastDeps): Ballast {
-  /** Undefined until `restore` has looked: the process before may have left a ballast. */
-  let isWhole: boolean | undefined;
-  let isShort = false;
+  /** Unknown until `restore` has looked: the process before may have left a ballast. */
+  let state: 'unknown' | 'whole' | 'missing' = 'unknown';
   let isClosed = false;
   let cancelNext = (): void => undefined;
 
   const restore = async (): Promise<void> => {
     cancelNext();
-    isWhole = (await allocated(path)) >= bytes || ((await freeBeside(path)) >= 2 * bytes && (await fill()));
-    if (isWhole && isShort) log.info('the disk of the database has room again');
-    if (!isWhole) noteShort('there is no room for the ballast of the database');
-    isShort = !isWhole;
-    if (isShort && !isClosed) cancelNext = clock.after(RESTORE_AGAIN_MS, () => void restore());
+    const isWhole = (await allocated(path)) >= bytes || ((await freeBeside(path)) >= 2 * bytes && (await fill()));
+    if (!isWhole) {
+      setMissing('there is no room for the ballast of the database');
+      restoreLater();
+      return;
+    }
+    if (state === 'missing') log.info('the disk of the database has room again');
+    state = 'whole';
   };
 
-  const noteShort = (what: string): void => {
-    if (!isShort)
-      log.error({ path }, `${what}: deletes and running instances go on, requests that store something are refused`);
+  const restoreLater = (): void => {
+    if (!isClosed) cancelNext = clock.after(RESTORE_AGAIN_MS, () => void restore());
+  };
+
+  const setMissing = (why: string): void => {
+    if (state !== 'missing')
+      log.error(
+        { path },
+        `${why}: deletes and running instances go on, requests that store something are refused until ${(2 * bytes) / MIB} MiB are free`,
+      );
+    state = 'missing';
   };
 
   /** Random bytes, because a file system may store equal bytes without using disk space. */
@@ -75,16 +86,15 @@ export function openBallast(path: string, bytes: number, { clock, rng, log }: Ba
 
   return {
     release: () => {
-      const isEarly = isWhole === undefined;
-      if (!(isWhole ?? blocksOf(path) > 0)) return false;
+      const isThere = state === 'unknown' ? blocksOf(path) > 0 : state === 'whole';
+      if (!isThere) return false;
       rmSync(path, { force: true });
-      noteShort('the disk of the database is full');
-      [isWhole, isShort] = [false, true];
-      // The owner of the database calls `restore` itself at a start, as soon as the database is open.
-      if (!isEarly) cancelNext = clock.after(RESTORE_AGAIN_MS, () => void restore());
+      // The state is unknown at a start. The owner of the database then calls `restore` itself, as soon as the database is open.
+      if (state === 'whole') restoreLater();
+      setMissing('the disk of the database is full');
       return true;
     },
-    hasRoom: () => !isShort,
+    hasRoom: () => state !== 'missing',
     restore,
     close: () => {
       isClosed = true;

@@ -65,18 +65,18 @@ async function copyTable(source: Database.Database, table: string, tx: Tx): Prom
   const rowsMax = Math.floor(VALUES_MAX / columns.length);
   const insert = (rows: readonly Sql[]): Promise<number> =>
     tx.run(sql`insert into ${raw(table)} (${raw(columns.join(', '))}) values ${join(rows)}`);
-  let [copied, chars]: [number, number] = [0, 0];
+  let copied = 0;
+  let chars = 0;
   let waiting: Sql[] = [];
-  for (const row of source
-    .prepare(`select ${columns.join(', ')} from ${table}`)
-    .raw()
-    .iterate()) {
+  const select = source.prepare(`select ${columns.join(', ')} from ${table}`).raw();
+  for (const row of select.iterate()) {
     const values = z.array(z.unknown()).parse(row);
     waiting.push(sql`(${join(values)})`);
     for (const value of values) chars += typeof value === 'string' ? value.length : 0;
     if (waiting.length < rowsMax && chars < CHARS_MAX) continue;
     copied += await insert(waiting);
-    [waiting, chars] = [[], 0];
+    waiting = [];
+    chars = 0;
   }
   return waiting.length === 0 ? copied : copied + (await insert(waiting));
 }

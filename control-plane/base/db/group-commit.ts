@@ -45,14 +45,14 @@ export interface GroupCommit<Body> {
 
 interface Job<Body> {
   body: Body;
-  settle(outcome: BodyResult): void;
+  settle(result: BodyResult): void;
 }
 
 /** Settles a body of the batch before the batch is durable. */
 export type SettleEarly = (index: number, result: BodyResult) => void;
 
 /**
- * `commit` runs a batch in one transaction. Once that is durable, it resolves with one outcome per body, in order. It throws if the whole
+ * `commit` runs a batch in one transaction. Once that is durable, it resolves with one result per body, in order. It throws if the whole
  * batch was rolled back. `batchMax` bounds how long the first body of a batch waits.
  */
 export function openGroupCommit<Body>(
@@ -68,12 +68,12 @@ export function openGroupCommit<Body>(
       const batch = queue.splice(0, options.batchMax);
       const startedMs = options.clock.monotonicMs();
       try {
-        const outcomes = await commit(
+        const results = await commit(
           batch.map(({ body }) => body),
           (index, result) => batch[index]?.settle(result),
         );
         options.onCommit?.(batch.length, (options.clock.monotonicMs() - startedMs) / 1000);
-        for (const [i, job] of batch.entries()) job.settle(outcomes[i] ?? { error: new Error('the body was not run') });
+        for (const [i, job] of batch.entries()) job.settle(results[i] ?? { error: new Error('the body was not run') });
       } catch (error) {
         for (const job of batch) job.settle({ error });
       }
@@ -87,7 +87,10 @@ export function openGroupCommit<Body>(
       new Promise((resolve, reject) => {
         queue.push({
           body,
-          settle: (outcome) => ('error' in outcome ? reject(engineError(outcome.error)) : resolve(outcome.value)),
+          settle: (result) => {
+            if ('error' in result) reject(engineError(result.error));
+            else resolve(result.value);
+          },
         });
         flushing ??= flush();
       }),

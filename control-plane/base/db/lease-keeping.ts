@@ -19,8 +19,9 @@ export const POLL_MS = 500;
 /** What a candidate sees of a lease. */
 export interface Sight {
   seen: SeenLease | undefined;
-  /** It has changed since it was read before. */
+  /** Whether it has changed since the read before. False at the first read. */
   hasChanged: boolean;
+  /** Whether the candidate may take it now: nobody holds it, or its holder has not renewed it for LEASE_MS. */
   mayTake: boolean;
 }
 
@@ -30,16 +31,15 @@ export function openSight(db: Db, name: string, clock: Clock): () => Promise<Sig
   return async () => {
     const seen = await seeLease(db, name);
     const nowMs = clock.monotonicMs();
-    const isFirst = before === undefined;
-    const hasChanged =
-      !isFirst &&
-      (seen?.holder !== before?.seen?.holder ||
-        seen?.epoch !== before?.seen?.epoch ||
-        seen?.beat !== before?.seen?.beat);
+    const hasChanged = before !== undefined && !isSameLease(seen, before.seen);
     const sinceMs = before === undefined || hasChanged ? nowMs : before.sinceMs;
     before = { seen, sinceMs };
     return { seen, hasChanged, mayTake: isFree(seen) || nowMs - sinceMs >= LEASE_MS };
   };
+}
+
+function isSameLease(a: SeenLease | undefined, b: SeenLease | undefined): boolean {
+  return a?.holder === b?.holder && a?.epoch === b?.epoch && a?.beat === b?.beat;
 }
 
 /** Calls `onLost` once, if another process has the lease or if ours was not renewed in time for any reason. */

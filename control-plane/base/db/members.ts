@@ -43,7 +43,10 @@ export function membersOf(db: Pick<Db, 'read'>, id: string): Members {
   };
 }
 
-/** This process serves as a secondary from now on, if its transactions are fenced by the lease that is returned. */
+/**
+ * Takes the lease of a secondary for the control plane with this id. The caller must fence its transactions by it, and renew it.
+ * @throws DbError `database_in_use` if another process has taken the lease of this id
+ */
 export async function joinMembers(db: Db, id: string): Promise<Held> {
   const held = await takeLease(db, { name: `${PREFIX}${id}`, holder: id }, undefined);
   if (held === undefined) throw new DbError('database_in_use', `another control plane is the member ${id}`);
@@ -67,7 +70,7 @@ export async function addressOf(db: Pick<Db, 'read'>, id: string): Promise<strin
   return (await db.read.one(UrlRow, sql`select url from control_planes where id = ${id}`))?.url;
 }
 
-/** This process writes nothing any more. */
+/** Deletes the lease of the secondary with this id. Transactions that are fenced by it are refused from then on. */
 export async function leaveMembers(db: Db, id: string): Promise<void> {
   await db.tx('members.leave', (tx) => tx.run(sql`delete from leases where name = ${`${PREFIX}${id}`}`));
 }
@@ -85,8 +88,9 @@ export interface Secondaries {
 }
 
 export function openSecondaries(id: string, { db, clock, log }: { db: Db; clock: Clock; log: Log }): Secondaries {
+  /** What was seen of each lease last, and since when it is the same. */
   const seen = new Map<string, { beat: number; sinceMs: number }>();
-  /** True if the lease has not changed for too long. */
+  /** Notes what is seen now. True if it is the same for too long. */
   const isDead = ({ name, beat }: SecondaryRow): boolean => {
     const nowMs = clock.monotonicMs();
     const before = seen.get(name);
@@ -107,14 +111,17 @@ export function openSecondaries(id: string, { db, clock, log }: { db: Db; clock:
       for (const row of rows) {
         if (!isDead(row) || !(await endSecondary(db, row))) continue;
         ended += 1;
-        log.warn({ member: row.holder }, 'a control plane that served beside this one has died');
+        log.warn(
+          { member: row.holder },
+          `a control plane beside this one has not renewed its lease for ${LEASE_MS / 1000} s: it may write nothing any more until it is started again`,
+        );
       }
       return ended;
     },
   };
 }
 
-/** False if it has renewed its lease meanwhile. */
+/** Deletes the lease of a secondary. False: the secondary has renewed it meanwhile. */
 async function endSecondary(db: Db, { name, epoch, beat }: SecondaryRow): Promise<boolean> {
   const ended = await db.tx('members.end', (tx) =>
     tx.run(sql`delete from leases where name = ${name} and epoch = ${epoch} and beat = ${beat}`),

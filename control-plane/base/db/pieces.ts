@@ -1,7 +1,8 @@
 // Deletes many rows without a long transaction: in pieces, each in its own transaction, so that other writers run in between.
 
-/** Old rows that a room deletes after the retention time of the operator. */
+/** One kind of old rows that a room deletes. All rooms together bring a list of them, which one loop runs through. */
 export interface Forgets {
+  /** The name of these rows in the log, often that of their table. */
   what: string;
   /** Stops early if the signal aborts. Resolves with the number of deleted rows. */
   run(signal: AbortSignal): Promise<number>;

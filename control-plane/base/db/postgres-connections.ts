@@ -72,50 +72,54 @@ export function openPool(url: string, { unlimited = false, ...size }: PoolOption
   return pool;
 }
 
+/** `joined`: several writes in one statement (together.ts). It may have many values, but they are no list whose length changes. */
+export type StatementKind = 'single' | 'joined';
+
 export interface Statements {
-  /**
-   * The statement as the driver sends it, with a name if the server should keep its plan. `isFixed`: it has many values, but they are no list
-   * whose length changes.
-   */
-  prepared(statement: Sql, isFixed?: boolean): { text: string; values: SqlValue[]; name?: string };
+  /** The statement as the driver sends it, with a name if the server should keep its plan. */
+  prepared(statement: Sql, kind?: StatementKind): { text: string; values: SqlValue[]; name?: string };
+}
+
+interface NamedText {
+  text: string;
+  name?: string;
 }
 
 export function openStatements(): Statements {
   const textOf = openTexts(withParameters, TEXTS_CHARS_MAX);
-  const ofText = new Map<string, Known>();
+  const ofText = new Map<string, NamedText>();
   /** Saves the walk through the parts. The cache cannot grow without bound, because templates come from the source code only. */
-  const ofTemplate = new Map<TemplateStringsArray, Known>();
+  const ofTemplate = new Map<TemplateStringsArray, NamedText>();
   let names = 0;
-  const byText = (text: string, isShort: boolean): Known => {
-    const known = ofText.get(text);
-    if (known !== undefined) return known;
-    if (names >= PREPARED_MAX || !isShort) return { text };
-    const named = { text, name: `s${names++}` };
-    ofText.set(text, named);
-    return named;
+  const named = (text: string, mayBeKept: boolean): NamedText => {
+    const found = ofText.get(text);
+    if (found !== undefined) return found;
+    if (names >= PREPARED_MAX || !mayBeKept) return { text };
+    const made = { text, name: `s${names}` };
+    names += 1;
+    ofText.set(text, made);
+    return made;
   };
-  const knownOf = (statement: Sql, isShort: boolean): Known => {
+  const namedTextOf = (statement: Sql, mayBeKept: boolean): NamedText => {
     const template = templateOf(statement);
-    if (template === undefined) return byText(textOf(statement), isShort);
-    let known = ofTemplate.get(template);
-    if (known === undefined) ofTemplate.set(template, (known = byText(textOf(statement), isShort)));
-    return known;
+    if (template === undefined) return named(textOf(statement), mayBeKept);
+    const found = ofTemplate.get(template);
+    if (found !== undefined) return found;
+    const made = named(textOf(statement), mayBeKept);
+    ofTemplate.set(template, made);
+    return made;
   };
   return {
-    prepared: (statement, isFixed = false) => {
+    prepared: (statement, kind = 'single') => {
       const values = statement.values.map(storedValue);
-      return { ...knownOf(statement, isFixed || values.length <= PREPARED_VALUES_MAX), values };
+      const mayBeKept = kind === 'joined' || values.length <= PREPARED_VALUES_MAX;
+      return { ...namedTextOf(statement, mayBeKept), values };
     },
   };
 }
 
 function withParameters(strings: readonly string[]): string {
   return strings.reduce((text, next, i) => `${text}$${i}${next}`);
-}
-
-interface Known {
-  text: string;
-  name?: string;
 }
 
 /** Runs `work` on a connection of its own. Afterwards the connection is in no transaction, or it is dropped. */

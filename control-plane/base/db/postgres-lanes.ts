@@ -18,7 +18,7 @@ import { DbError, engineError, raw, type Sql, sql, type Tx } from './db.ts';
 import type { OnCommit } from './group-commit.ts';
 import { ROOTS } from './locks.ts';
 import { joining } from './together.ts';
-import { BEGIN, COMMIT, isCollision, onConnection, type Writing } from './postgres-connections.ts';
+import { BEGIN, COMMIT, isCollision, onConnection, type StatementKind, type Writing } from './postgres-connections.ts';
 import type { Answered, Asked } from './postgres-pipeline.ts';
 
 const TRIES_MAX = 10;
@@ -110,9 +110,9 @@ function openTransaction(client: PoolClient, { statements, fence, ask }: Writing
     unanswered.add(noted);
     return answer;
   };
-  const execute = async (statement: Sql, isFixed = false): Promise<Answered> => {
+  const execute = async (statement: Sql, kind: StatementKind = 'single'): Promise<Answered> => {
     if (!open) throw new DbError('tx_over', 'this transaction is over');
-    return send(statements.prepared(statement, isFixed));
+    return send(statements.prepared(statement, kind));
   };
   void send(BEGIN).catch(() => undefined);
   const check = fence();
@@ -130,7 +130,7 @@ function openTransaction(client: PoolClient, { statements, fence, ask }: Writing
       order.advance(root);
       return firstUnlocked(ROOTS[root], ids, still);
     },
-    together: (work) => work(joining(tx, async (joined) => countsOf((await execute(joined, true)).rows))),
+    together: (work) => work(joining(tx, async (joined) => countsOf((await execute(joined, 'joined')).rows))),
   };
   return {
     tx,

@@ -34,9 +34,13 @@ export async function sendPacket(
       continue;
     }
     const { body, error } = sent.failed;
-    if (!isCollision(error)) results.set(body, { error });
-    else if ((collisions += 1) > TRIES_MAX) throw error;
-    else await clock.sleep(fullJitterMs(collisions, 1, 200, rng));
+    if (!isCollision(error)) {
+      results.set(body, { error });
+      continue;
+    }
+    collisions += 1;
+    if (collisions > TRIES_MAX) throw error;
+    await clock.sleep(fullJitterMs(collisions, 1, 200, rng));
   }
 }
 

@@ -28,8 +28,8 @@ export interface Answered {
 /** Sends the statement as soon as the current code has ended, after those of the same connection that were asked for before it. */
 export type Ask = (client: ClientBase, asked: Asked) => Promise<Answered>;
 
-/** The columns of each statement that the server has read, by its name. */
-type Known = Map<string, Column[]>;
+/** The columns of each statement that the server has parsed for a connection. The key is the name of the statement. */
+type ColumnsByName = Map<string, Column[]>;
 
 interface Column {
   name: string;
@@ -37,14 +37,14 @@ interface Column {
 }
 
 export function openPipelines(): Ask {
-  const knownOf = new WeakMap<ClientBase, Known>();
+  const columnsOf = new WeakMap<ClientBase, ColumnsByName>();
   const unsent = new WeakMap<ClientBase, Packet>();
   const packetOf = (client: ClientBase): Packet => {
     const found = unsent.get(client);
     if (found !== undefined) return found;
-    const known: Known = knownOf.get(client) ?? new Map();
-    knownOf.set(client, known);
-    const packet = new Packet(client, known);
+    const columnsByName: ColumnsByName = columnsOf.get(client) ?? new Map();
+    columnsOf.set(client, columnsByName);
+    const packet = new Packet(client, columnsByName);
     unsent.set(client, packet);
     process.nextTick(() => {
       unsent.delete(client);
@@ -65,10 +65,10 @@ export function openPipelines(): Ask {
 
 interface Waiting {
   asked: Asked;
-  /** Undefined if the server has not described them in this packet. */
+  /** The columns of the rows. Undefined if the server has not described them in this packet. */
   columns: Column[] | undefined;
   rows: Answered['rows'];
-  /** A row could not be read. */
+  /** Why a row could not be decoded. Undefined: all could. */
   failure: unknown;
   resolve(answered: Answered): void;
   reject(error: unknown): void;
@@ -79,14 +79,14 @@ class Packet extends Query {
   /** The driver ends its time limit for the answer here. */
   callback = (_error: unknown): void => undefined;
   readonly #client: ClientBase;
-  readonly #known: Known;
+  readonly #columnsByName: ColumnsByName;
   /** The first one is answered next. */
   readonly #waiting: Waiting[] = [];
 
-  constructor(client: ClientBase, known: Known) {
+  constructor(client: ClientBase, columnsByName: ColumnsByName) {
     super('');
     this.#client = client;
-    this.#known = known;
+    this.#columnsByName = columnsByName;
   }
 
   add(asked: Asked): Promise<Answered> {
@@ -100,7 +100,7 @@ class Packet extends Query {
     connection.stream.cork();
     for (const { asked } of this.#waiting) {
       const { name = '' } = asked;
-      send(connection, asked, name !== '' && (sent.has(name) || this.#known.has(name)));
+      send(connection, asked, name !== '' && (sent.has(name) || this.#columnsByName.has(name)));
       sent.add(name);
     }
     connection.sync();
@@ -117,7 +117,7 @@ class Packet extends Query {
     const [next] = this.#waiting;
     if (next === undefined) return;
     try {
-      const columns = next.columns ?? this.#known.get(next.asked.name ?? '') ?? [];
+      const columns = next.columns ?? this.#columnsByName.get(next.asked.name ?? '') ?? [];
       const row: Record<string, unknown> = {};
       for (const [i, { name, parse }] of columns.entries()) row[name] = readValue(fields[i], parse);
       next.rows.push(row);
@@ -130,7 +130,8 @@ class Packet extends Query {
     const next = this.#waiting.shift();
     if (next === undefined) return;
     const { asked, columns, rows, failure } = next;
-    if (asked.name !== undefined && !this.#known.has(asked.name)) this.#known.set(asked.name, columns ?? []);
+    if (asked.name !== undefined && !this.#columnsByName.has(asked.name))
+      this.#columnsByName.set(asked.name, columns ?? []);
     if (failure === undefined) next.resolve({ rows, rowCount: countOf(text) });
     else next.reject(failure);
   }
@@ -146,15 +147,15 @@ class Packet extends Query {
   }
 }
 
-/** `isRead`: the server has read the text under this name, and we know the columns. */
-function send(connection: Connection, { text, values = [], name = '' }: Asked, isRead: boolean): void {
-  if (!isRead) {
+/** `isParsed`: the server has parsed the text under this name, and its columns are kept or come with this packet. */
+function send(connection: Connection, { text, values = [], name = '' }: Asked, isParsed: boolean): void {
+  if (!isParsed) {
     // The server may know the name from a packet that failed.
     if (name !== '') connection.close({ type: 'S', name }, true);
     connection.parse({ name, text, types: [] }, true);
   }
   connection.bind({ statement: name, values: values.map(sentValue) }, true);
-  if (!isRead) connection.describe({ type: 'P' }, true);
+  if (!isParsed) connection.describe({ type: 'P' }, true);
   connection.execute(null, true);
 }
 

@@ -106,7 +106,9 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
       bodies.refuseNested(name);
       return onReader(readers, (client) => inSnapshot(client, writing, body));
     },
-    fence: (held) => void (fence = fenceOf(held)),
+    fence: (held) => {
+      fence = fenceOf(held);
+    },
     close: async () => {
       await packets.idle();
       await lanes.idle();

@@ -29,21 +29,21 @@ const FULL = 'the disk of the database is full';
 
 export function openReadiness(deps: ReadinessDeps): Readiness {
   const { clock, log } = deps;
-  let known: { reasons: string[]; atMs: number } | undefined;
+  let last: { reasons: string[]; atMs: number } | undefined;
   let underWay: Promise<string[]> | undefined;
 
   const ask = async (): Promise<string[]> => {
     const { reasons, error } = await commit(deps);
-    const wasReady = known === undefined || known.reasons.length === 0;
+    const wasReady = last === undefined || last.reasons.length === 0;
     if (wasReady && reasons.length > 0) log.error({ reasons, err: error }, 'the database is not ready for writes');
     if (!wasReady && reasons.length === 0) log.info('the database is ready for writes again');
-    known = { reasons, atMs: clock.monotonicMs() };
+    last = { reasons, atMs: clock.monotonicMs() };
     return reasons;
   };
 
   return {
     check: async () => {
-      if (known !== undefined && clock.monotonicMs() - known.atMs < FRESH_MS) return known.reasons;
+      if (last !== undefined && clock.monotonicMs() - last.atMs < FRESH_MS) return last.reasons;
       underWay ??= ask().finally(() => (underWay = undefined));
       return underWay;
     },

@@ -39,7 +39,9 @@ export class Sql {
   get strings(): readonly string[] {
     if (this.isPlain) return this.pieces;
     const strings = [this.pieces[0] ?? ''];
-    const add = (text = ''): void => void (strings[strings.length - 1] += text);
+    const add = (text = ''): void => {
+      strings[strings.length - 1] += text;
+    };
     for (const [i, part] of this.parts.entries()) {
       if (part instanceof Sql) {
         const [first, ...others] = part.strings;

@@ -55,7 +55,22 @@ const LEFT_OPEN_MS_MAX = 100;
 const BEGIN = sql`BEGIN IMMEDIATE`;
 const COMMIT = sql`COMMIT`;
 const ROLLBACK = sql`ROLLBACK`;
-const [BATCH, BODY] = [savepoint('batch'), savepoint('body')];
+
+/** Undoes a batch, or a body of it, in a transaction that goes on. */
+interface Savepoint {
+  begin: Sql;
+  undo: Sql;
+  release: Sql;
+}
+
+const BATCH: Savepoint = { begin: sql`SAVEPOINT batch`, undo: sql`ROLLBACK TO batch`, release: sql`RELEASE batch` };
+const BODY: Savepoint = { begin: sql`SAVEPOINT body`, undo: sql`ROLLBACK TO body`, release: sql`RELEASE body` };
+
+/**
+ * What is undone if a body throws after it has written. Few bodies do, so a batch runs without savepoints first. If it was undone, it runs again with
+ * a savepoint for each body.
+ */
+type Undone = 'batch' | 'body';
 
 export function openBatches(writer: Connection, deps: BatchDeps): Batches {
   const { clock, inMemory, makeRoom } = deps;
@@ -77,7 +92,8 @@ export function openBatches(writer: Connection, deps: BatchDeps): Batches {
     deps.settled();
   };
   /** Runs the bodies of a batch and ends its transaction. Nothing runs between bodies of one statement, so no read can commit half a batch. */
-  const run = async (batch: readonly AnyBody[], inSavepoints: boolean): Promise<Ran | undefined> => {
+  const runOnce = async (batch: readonly AnyBody[], undone: Undone): Promise<Ran | undefined> => {
+    const inSavepoints = undone === 'body';
     const isContinued = leftOpen !== undefined;
     const ran: RanBodies = { results: [], writers: [] };
     const turn = openTurn(clock);
@@ -109,17 +125,17 @@ export function openBatches(writer: Connection, deps: BatchDeps): Batches {
       throw error;
     }
   };
-  const runTwice = async (batch: readonly AnyBody[]): Promise<Ran> => {
-    const ran = (await run(batch, false)) ?? (await run(batch, true));
+  const run = async (batch: readonly AnyBody[]): Promise<Ran> => {
+    const ran = (await runOnce(batch, 'batch')) ?? (await runOnce(batch, 'body'));
     if (ran === undefined) throw new Error('a savepoint did not undo its body');
     return ran;
   };
   return {
     run: async (batch) => {
       if (!batch.every(isNow)) settle();
-      return runTwice(batch).catch((error: unknown) => {
+      return run(batch).catch((error: unknown) => {
         if (!isFull(error) || !makeRoom()) throw error;
-        return runTwice(batch);
+        return run(batch);
       });
     },
     settle,
@@ -183,18 +199,6 @@ function commit(writer: Connection, makeRoom: () => boolean): void {
 
 function rollback(writer: Connection): void {
   if (writer.database.inTransaction) writer.prepare(ROLLBACK).run();
-}
-
-interface Savepoint {
-  begin: Sql;
-  undo: Sql;
-  release: Sql;
-}
-
-function savepoint(name: 'batch' | 'body'): Savepoint {
-  return name === 'batch'
-    ? { begin: sql`SAVEPOINT batch`, undo: sql`ROLLBACK TO batch`, release: sql`RELEASE batch` }
-    : { begin: sql`SAVEPOINT body`, undo: sql`ROLLBACK TO body`, release: sql`RELEASE body` };
 }
 
 function undoTo(writer: Connection, { undo, release }: Savepoint): void {

@@ -67,7 +67,7 @@ function openConnections(
   const writer = connectWriter(at, textOf, makeRoom);
   opened.push(() => void writer.database.close());
   refuseUnsafeVersion(versionOf(writer.database));
-  const reader = path === undefined ? undefined : connect(path, textOf, true);
+  const reader = path === undefined ? undefined : connect(path, textOf, 'reader');
   opened.push(() => void reader?.database.close());
   const wal = path === undefined ? undefined : openWal(`${path}-wal`, datasync);
   const batches = openBatches(writer, {
@@ -158,10 +158,10 @@ function rowsOf(reader: Connection, statement: Sql): unknown[] {
 /** At a start on a full disk, the connection fails already, because it makes the files of the log. */
 function connectWriter(at: string | Buffer, textOf: TextOf, makeRoom: () => boolean): Connection {
   try {
-    return connect(at, textOf, false);
+    return connect(at, textOf, 'writer');
   } catch (error) {
     if (!isFull(error) || !makeRoom()) throw typeof at === 'string' ? fileError(at, error) : engineError(error);
-    return connect(at, textOf, false);
+    return connect(at, textOf, 'writer');
   }
 }
 
@@ -169,10 +169,10 @@ function connectWriter(at: string | Buffer, textOf: TextOf, makeRoom: () => bool
  * With `synchronous = NORMAL`, a commit writes to the write-ahead log and does not flush it: `Wal` does, outside the event loop. A checkpoint
  * (checkpoints.ts) still flushes the log before it copies pages, and the database after that.
  */
-function connect(at: string | Buffer, textOf: TextOf, readonly: boolean): Connection {
-  const connection = new Database(at, { readonly });
+function connect(at: string | Buffer, textOf: TextOf, role: 'reader' | 'writer'): Connection {
+  const connection = new Database(at, { readonly: role === 'reader' });
   connection.defaultSafeIntegers(true);
-  if (!readonly) keepLog(connection);
+  if (role === 'writer') keepLog(connection);
   connection.pragma('synchronous = NORMAL');
   connection.pragma('foreign_keys = ON');
   connection.pragma('recursive_triggers = ON');
@@ -183,8 +183,10 @@ function connect(at: string | Buffer, textOf: TextOf, readonly: boolean): Connec
   const prepare = (statement: Sql): Database.Statement => {
     const template = templateOf(statement);
     if (template === undefined) return ofText(textOf(statement));
-    let prepared = ofTemplate.get(template);
-    if (prepared === undefined) ofTemplate.set(template, (prepared = connection.prepare(textOf(statement))));
+    const found = ofTemplate.get(template);
+    if (found !== undefined) return found;
+    const prepared = connection.prepare(textOf(statement));
+    ofTemplate.set(template, prepared);
     return prepared;
   };
   return { database: connection, prepare };
@@ -227,8 +229,9 @@ export function lockSqlite(path: string): () => void {
 export function refuseUnsafeVersion(version: string): void {
   const parts = version.split('.').map(Number);
   const firstDifference = SQLITE_VERSION_MIN.findIndex((min, i) => parts[i] !== min);
-  const older = firstDifference >= 0 && (parts[firstDifference] ?? 0) < (SQLITE_VERSION_MIN[firstDifference] ?? 0);
-  if (older) throw new DbError('unsupported', `SQLite ${version} can lose committed writes; 3.51.3 or newer is needed`);
+  const isOlder = firstDifference >= 0 && (parts[firstDifference] ?? 0) < (SQLITE_VERSION_MIN[firstDifference] ?? 0);
+  if (isOlder)
+    throw new DbError('unsupported', `SQLite ${version} can lose committed writes; 3.51.3 or newer is needed`);
 }
 
 function versionOf(connection: Database.Database): string {

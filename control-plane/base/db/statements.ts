@@ -1,10 +1,11 @@
-// Keeps what a driver has prepared, up to a limit. Lists of ids make texts without end.
+// Keeps what a driver has prepared, up to a limit. Without one it would grow for ever, because a list of ids makes another text for each length.
 
 /**
  * The function returns what `prepare` has made of a text. It keeps the texts that were used last, up to `charsMax` characters of text.
  *
- * It has two generations. What is used comes into the new one. When the new one has half of the characters, it becomes the old one, and what was old
- * is dropped. So a text is dropped only if half of the characters were used after it, and a text that is used often costs one look-up.
+ * The texts are in two generations. A text that is used moves to the newer one. If that has no room left in its half of `charsMax`, it becomes the
+ * older one, and the older one before it is dropped. So a text is dropped only after `charsMax / 2` characters of other texts were used, and a text
+ * that is used often costs one look-up.
  */
 export function keepPrepared<T>(prepare: (text: string) => T, charsMax: number): (text: string) => T {
   const half = charsMax / 2;
@@ -15,7 +16,7 @@ export function keepPrepared<T>(prepare: (text: string) => T, charsMax: number):
     const found = newer.get(text);
     if (found !== undefined) return found;
     const prepared = older.get(text) ?? prepare(text);
-    // It would push out everything else.
+    // A text of this length is not kept, because it would push out all others.
     if (text.length > half) return prepared;
     if (newerChars + text.length > half) {
       older = newer;

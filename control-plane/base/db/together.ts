@@ -32,7 +32,7 @@ export function joining(tx: Tx, send: SendJoined): Tx {
       const [first, second] = parts;
       if (first !== undefined && second === undefined) return first.resolve(await tx.run(first.statement));
       const counted = parts.map(({ statement }) => !ONE_NEW_ROW.test(statement.strings.join('?')));
-      const counts = await send(join(parts, counted));
+      const counts = await send(joined(parts, counted));
       for (const [i, part] of parts.entries()) part.resolve(counted[i] === true ? (counts.shift() ?? 0) : 1);
     } catch (error) {
       for (const part of parts) part.reject(error);
@@ -54,7 +54,8 @@ export function assertPlainWrite(statement: Sql): void {
   throw new DbError('bad_value', 'only a plain insert, update or delete can run together with others');
 }
 
-function join(parts: readonly Asked[], counted: readonly boolean[]): Sql {
+/** The writes as one statement. It answers with the number of changed rows of each write that is `counted`. */
+function joined(parts: readonly Asked[], counted: readonly boolean[]): Sql {
   const begin = (i: number): string => `${i === 0 ? 'with' : ','} w${i} as (`;
   const end = (i: number): string => (counted[i] === true ? ' returning 1)' : ')');
   const counts = parts.flatMap((_, i) => (counted[i] === true ? [`(select count(*) from w${i}) as n${i}`] : []));

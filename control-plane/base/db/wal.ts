@@ -34,9 +34,10 @@ export function openWal(path: string, datasync: Datasync = ({ fd }) => datasyncO
   let flushing: Promise<void> | undefined;
   let again: Promise<void> | undefined;
   let failure: unknown;
-  let isLeft = false;
+  /** Whether a commit was noted by `leave` since the last flush began. */
+  let hasLeft = false;
   const run = async (): Promise<void> => {
-    isLeft = false;
+    hasLeft = false;
     try {
       file ??= openDurably(path);
       await datasync(await file);
@@ -48,12 +49,16 @@ export function openWal(path: string, datasync: Datasync = ({ fd }) => datasyncO
     }
   };
   const flush = (): Promise<void> => {
-    if (flushing === undefined) return (flushing = run());
+    if (flushing === undefined) {
+      flushing = run();
+      return flushing;
+    }
     // A flush that is in progress may have begun before the last commit. So another flush follows it.
-    return (again ??= flushing.then(() => {
+    again ??= flushing.then(() => {
       again = undefined;
       return flush();
-    }));
+    });
+    return again;
   };
   return {
     refuseBroken: () => {
@@ -61,9 +66,9 @@ export function openWal(path: string, datasync: Datasync = ({ fd }) => datasyncO
     },
     flush,
     leave: () => {
-      isLeft = true;
+      hasLeft = true;
     },
-    flushed: async () => (isLeft ? flush() : (again ?? flushing)),
+    flushed: async () => (hasLeft ? flush() : (again ?? flushing)),
     close: async () => {
       // If the file could not be opened, a flush has failed and reported it before.
       const opened = await file?.catch(() => undefined);

@@ -16,7 +16,8 @@ export async function isCounted(
   { table, id, count, windowMs }: WindowCounts,
   { of, most, nowMs }: { of: string; most: number; nowMs: number },
 ): Promise<boolean> {
-  const [counted, beganMs] = [raw(`${table}.${count}`), raw(`${table}.began_ms`)];
+  const counted = raw(`${table}.${count}`);
+  const beganMs = raw(`${table}.began_ms`);
   const isOver = sql`${beganMs} <= ${nowMs - windowMs}`;
   const changed = await tx.run(
     sql`insert into ${raw(table)} (${raw(`${id}, ${count}`)}, began_ms) values (${of}, 1, ${nowMs})

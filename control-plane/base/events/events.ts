@@ -193,6 +193,7 @@ export interface Sight {
   userId: string | undefined;
 }
 
+/** What the caller may see of the events of these feeds. */
 export function sightOf(feeds: readonly Feed[], { scopes, session }: Caller): Sight {
   const isAllowed = ({ scope }: Feed): boolean => scopes.includes(scope);
   const own = feeds.filter((feed) => feed.isPersonal === true && session !== undefined && !isAllowed(feed));
@@ -203,6 +204,7 @@ export function sightOf(feeds: readonly Feed[], { scopes, session }: Caller): Si
   };
 }
 
+/** Whether the caller may see an event of its organisation. */
 export function isInSight(
   { families, ownFamilies, userId }: Sight,
   { type, subject_id: subjectId }: { type: string; subject_id: string },
@@ -215,7 +217,7 @@ export function isInSight(
 function partsOf(orgId: string, { families, ownFamilies, userId }: Sight): Sql[] {
   const parts = families.map((family) => sql`org_id = ${orgId} and family = ${family}`);
   if (ownFamilies.length === 0) return parts;
-  // Not the index of the organisation: it would lead through the events of all its people.
+  // `|| ''` keeps the index of the organisation from being used, because it would lead through the events of all its people.
   const own = sql`subject_id = ${userId ?? ''} and org_id || '' = ${orgId} and family in (${join([...ownFamilies])})`;
   return [...parts, own];
 }

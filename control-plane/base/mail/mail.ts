@@ -51,6 +51,7 @@ export function openMail(settings: MailSettings | undefined, { log, clock }: { l
   };
 }
 
+/** The settings of the mail server in the configuration. */
 export const Smtp = z
   .strictObject({
     host: z.string().min(1),

@@ -51,11 +51,12 @@ export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; r
   const lanes = drivers.map((driver): Lane => ({ driver, inFlight: new Map(), troubles: new Map(), driven: 0 }));
   const stopping = new AbortController();
 
-  const driveOne = async ({ driver, troubles }: Lane, id: string): Promise<number> => {
+  /** Resolves with whether the row was driven. A failure is logged, and the row waits. */
+  const driveOne = async ({ driver, troubles }: Lane, id: string): Promise<boolean> => {
     try {
       await driver.drive(id, stopping.signal);
       troubles.delete(id);
-      return 1;
+      return true;
     } catch (error) {
       const failures = (troubles.get(id)?.failures ?? 0) + 1;
       const waitMs = fullJitterMs(failures, RETRY_MS_MIN, RETRY_MS_MAX, rng);
@@ -64,11 +65,11 @@ export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; r
         { driver: driver.name, id, failures, retry_in_ms: waitMs, err: error },
         'driving a row failed; it will be retried',
       );
-      return 0;
+      return false;
     }
   };
 
-  /** Otherwise each row that failed and then stopped being due would make all queries for due rows larger for ever. */
+  /** Forgets rows that have failed and are not due any more. Each of them would make all queries for due rows larger for ever. */
   const forgetOldTroubles = ({ inFlight, troubles }: Lane): void => {
     const untilMs = clock.monotonicMs() - TROUBLE_KEEP_MS;
     for (const [id, { notBeforeMs }] of troubles) if (notBeforeMs <= untilMs && !inFlight.has(id)) troubles.delete(id);
@@ -82,8 +83,8 @@ export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; r
     for (const id of await driver.due(clock.now(), IN_FLIGHT_MAX + troubles.size)) {
       if (inFlight.has(id) || inFlight.size >= IN_FLIGHT_MAX) continue;
       if ((troubles.get(id)?.notBeforeMs ?? 0) > clock.monotonicMs()) continue;
-      const work = driveOne(lane, id).then((driven) => {
-        lane.driven += driven;
+      const work = driveOne(lane, id).then((isDriven) => {
+        if (isDriven) lane.driven += 1;
         inFlight.delete(id);
         if (!stopping.signal.aborted) loop.nudge();
       });

@@ -91,7 +91,7 @@ export function openOperations(deps: { clock: Clock; ids: Ids }): Operations {
       );
     },
     move: (tx, id, to, patch = {}) => moveWhere(tx, sql`id = ${id}`, to, { ...patch, nowMs: clock.now() }),
-    moveAll: (tx, on, to) => moveWhere(tx, under(on), to, { nowMs: clock.now() }),
+    moveAll: (tx, on, to) => moveWhere(tx, isOpenOn(on), to, { nowMs: clock.now() }),
     setProgress: async (tx, id, progress) => {
       await tx.run(
         sql`update operations set progress = ${progress}, updated_ms = ${clock.now()} where id = ${id} and completed_ms is null`,
@@ -102,7 +102,7 @@ export function openOperations(deps: { clock: Clock; ids: Ids }): Operations {
     findOn: (query, on, principalId) =>
       query.one(
         OperationRow,
-        sql`select ${COLUMNS} from operations where ${under(on)} and api_key_id = ${principalId}`,
+        sql`select ${COLUMNS} from operations where ${isOpenOn(on)} and api_key_id = ${principalId}`,
       ),
   };
 }
@@ -123,8 +123,8 @@ export function operationView(row: OperationRow): Operation {
   };
 }
 
-/** The condition for open operations on a resource. */
-function under({ kind, resourceId }: OnResource): Sql {
+/** A condition: the operation is of this kind on this resource, and still open. */
+function isOpenOn({ kind, resourceId }: OnResource): Sql {
   return sql`resource_id = ${resourceId} and kind = ${kind} and completed_ms is null`;
 }
 

@@ -1,10 +1,10 @@
 // Opens one guarded connection: resolves a name once, connects only to allowed addresses, and checks which address the socket reached.
+import { lookup, Resolver } from 'node:dns/promises';
 import { once } from 'node:events';
 import { isIP, connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { codeOf, messageOf } from '../../../shared/errors.ts';
 import { OutboundError, type OutboundErrorCode, type Policy, type Target } from './policy.ts';
-import { lookup, Resolver } from 'node:dns/promises';
 
 export type Resolve = (hostname: string) => Promise<string[]>;
 
@@ -18,6 +18,8 @@ export interface ConnectionDeps {
 
 /** Time for one of several addresses before the next one is tried. Node's default of 250 ms is shorter than a long round trip. */
 const ADDRESS_MS = 2_500;
+/** Time limit of one DNS query. After two queries without an answer, the name does not resolve. */
+const DNS_TRY_MS = 3_000;
 
 /** Connects a socket and completes the TLS handshake. @throws OutboundError dns, blocked_address, connect, tls */
 export async function openConnection(target: Target, deps: ConnectionDeps, signal: AbortSignal): Promise<Socket> {
@@ -33,15 +35,26 @@ export async function openConnection(target: Target, deps: ConnectionDeps, signa
   return target.isTls ? await startTls(socket, target, { ca: deps.ca, signal }) : socket;
 }
 
+/**
+ * Returns IPv4 addresses first. It does not use getaddrinfo, which blocks one of the few threads that files and hashes need too. `servers`
+ * (`address:port`) replace the system's servers. @throws Error if the name has no address
+ */
+export async function byDns(hostname: string, servers?: readonly string[]): Promise<string[]> {
+  const resolver = new Resolver({ timeout: DNS_TRY_MS, tries: 2 });
+  if (servers !== undefined) resolver.setServers(servers);
+  const [v4, v6] = await Promise.allSettled([resolver.resolve4(hostname), resolver.resolve6(hostname)]);
+  if (v4.status === 'rejected' && v6.status === 'rejected') throw v4.reason;
+  return [v4, v6].flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));
+}
+
 /** The addresses that may be tried: the literal address, or the allowed addresses of the name. */
 async function addressesOf(target: Target, { policy, resolve }: ConnectionDeps): Promise<string[]> {
   const { hostname } = target;
   if (isIP(hostname) !== 0) return [hostname];
-  const found = await (resolve ?? (target.isNamed ? bySystem : (name: string) => byDns(name)))(hostname).catch(
-    (cause: unknown) => {
-      throw new OutboundError('dns', `the name ${hostname} does not resolve (${dnsCode(cause)})`, { cause });
-    },
-  );
+  const resolveName = resolve ?? (target.isNamed ? bySystem : byDns);
+  const found = await resolveName(hostname).catch((cause: unknown) => {
+    throw new OutboundError('dns', `the name ${hostname} does not resolve (${dnsCode(cause)})`, { cause });
+  });
   if (found.length === 0) throw new OutboundError('dns', `the name ${hostname} has no address`);
   const allowed = found.filter((address) => policy.allows(target, address));
   if (allowed.length > 0) return allowed;
@@ -101,7 +114,8 @@ async function settled(
     return socket;
   } catch (cause) {
     socket.destroy();
-    throw new OutboundError(failure.code, `${failure.what}: ${reasonOf(cause)}`, { ...failure, cause });
+    const { code, what, remoteAddress = null } = failure;
+    throw new OutboundError(code, `${what}: ${reasonOf(cause)}`, { remoteAddress, cause });
   } finally {
     signal.removeEventListener('abort', leave);
   }
@@ -117,21 +131,6 @@ function reasonOf(cause: unknown): string {
   const text = cause instanceof AggregateError ? cause.errors.map(messageOf).join(', ') : messageOf(cause);
   // Customers read this text, and Node's hint about its own start options does not help them.
   return text.replace(/; if the root CA is installed locally.*/, '');
-}
-
-/** Time limit of one DNS query. After two queries without an answer, the name does not resolve. */
-const TRY_MS = 3_000;
-
-/**
- * Returns IPv4 addresses first. It does not use getaddrinfo, which blocks one of the few threads that files and hashes need too. `servers`
- * (`address:port`) replace the system's servers. @throws Error if the name has no address
- */
-export async function byDns(hostname: string, servers?: readonly string[]): Promise<string[]> {
-  const resolver = new Resolver({ timeout: TRY_MS, tries: 2 });
-  if (servers !== undefined) resolver.setServers(servers);
-  const [v4, v6] = await Promise.allSettled([resolver.resolve4(hostname), resolver.resolve6(hostname)]);
-  if (v4.status === 'rejected' && v6.status === 'rejected') throw v4.reason;
-  return [v4, v6].flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));
 }
 
 /** Resolves as the system does, with `/etc/hosts`. */

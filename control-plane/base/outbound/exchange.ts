@@ -96,34 +96,34 @@ interface Conversation {
 function begin(target: Target, conversation: Conversation): Promise<Exchange> {
   const { request, lines, line } = conversation;
   const opened = Promise.withResolvers<Exchange>();
-  const leave = (): void => line.end(new OutboundError('protocol', 'it was given up'));
+  const giveUp = (): void => line.end(new OutboundError('protocol', 'it was given up'));
   let isOver = false;
-  const over = (): void => {
+  const release = (): void => {
     if (isOver) return;
     isOver = true;
-    cancel();
-    unlimited();
-    request.signal.removeEventListener('abort', leave);
+    cancelStep();
+    cancelTotal();
+    request.signal.removeEventListener('abort', giveUp);
     lines.giveBack(line);
   };
   const end = (): void => {
     // The connection may already serve another request.
     if (isOver) return;
-    leave();
-    over();
+    giveUp();
+    release();
   };
-  const pieces = openPieces(conversation, end);
-  request.signal.addEventListener('abort', leave);
-  let cancel = endAfter(conversation, { ms: request.connectMs, code: 'connect', what: 'no connection' });
+  const streamed = openStreamedBody(conversation, end);
+  request.signal.addEventListener('abort', giveUp);
+  let cancelStep = endAfter(conversation, { ms: request.connectMs, code: 'connect', what: 'no connection' });
   whenConnected(line, () => {
-    cancel();
-    cancel = endAfter(conversation, { ms: request.statusMs, code: 'timeout', what: 'no status line' });
+    cancelStep();
+    cancelStep = endAfter(conversation, { ms: request.statusMs, code: 'timeout', what: 'no status line' });
   });
-  const unlimited =
+  const cancelTotal =
     request.totalMs === undefined
       ? (): void => undefined
       : endAfter(conversation, { ms: request.totalMs, code: 'timeout', what: 'no whole answer' });
-  if (request.signal.aborted) leave();
+  if (request.signal.aborted) giveUp();
   const { method, headers, body } = request;
   // Undici's own timers are off: the injected clock measures the limits.
   line.client.dispatch(
@@ -132,29 +132,29 @@ function begin(target: Target, conversation: Conversation): Promise<Exchange> {
       onRequestStart: () => undefined,
       onResponseStart: (_controller, status, answered) => {
         if (status < 200) return;
-        cancel();
-        cancel = pieces.watch();
-        opened.resolve({ status, headers: joined(answered), body: pieces.body, unlimited, end });
+        cancelStep();
+        cancelStep = streamed.watch();
+        opened.resolve({ status, headers: joined(answered), body: streamed.body, unlimited: cancelTotal, end });
       },
-      onResponseData: (controller, piece) => pieces.push(piece, controller),
+      onResponseData: (controller, piece) => streamed.push(piece, controller),
       onResponseEnd: () => {
-        over();
-        pieces.end();
+        release();
+        streamed.end();
       },
       onResponseError: (_controller, error) => {
         const failure = line.endedBy ?? outboundError(error, line);
         line.end(failure);
-        over();
+        release();
         // Only one of the two calls has an effect: `reject` before the answer has begun, and `fail` afterwards.
         opened.reject(failure);
-        pieces.fail(failure);
+        streamed.fail(failure);
       },
     },
   );
   return opened.promise;
 }
 
-interface Pieces {
+interface StreamedBody {
   body: AsyncIterable<Buffer>;
   push(piece: Buffer, controller: Dispatcher.DispatchController): void;
   end(): void;
@@ -166,15 +166,14 @@ interface Pieces {
 /** Number of waiting bytes above which the connection is paused. Further bytes wait in the socket. */
 const WAITING_BYTES_MAX = 64 * 1024;
 
-function openPieces({ request, line, clock }: Conversation, leave: () => void): Pieces {
+function openStreamedBody({ request, line, clock }: Conversation, endEarly: () => void): StreamedBody {
   const waiting: Buffer[] = [];
   let waitingBytes = 0;
   let paused: Dispatcher.DispatchController | undefined;
   let ended: { error?: OutboundError } | undefined;
   let reader: PromiseWithResolvers<IteratorResult<Buffer>> | undefined;
   let readingSinceMs = 0;
-
-  const all = (): Buffer => {
+  const takeAll = (): Buffer => {
     const taken = waiting.length === 1 && waiting[0] !== undefined ? waiting[0] : Buffer.concat(waiting);
     waiting.length = 0;
     waitingBytes = 0;
@@ -187,7 +186,7 @@ function openPieces({ request, line, clock }: Conversation, leave: () => void): 
   /** Runs after the pieces of one packet have been pushed. */
   const deliver = (): void => {
     if (reader === undefined || waiting.length === 0) return;
-    reader.resolve({ done: false, value: all() });
+    reader.resolve({ done: false, value: takeAll() });
     reader = undefined;
   };
   const settle = (outcome: { error?: OutboundError }): void => {
@@ -199,14 +198,17 @@ function openPieces({ request, line, clock }: Conversation, leave: () => void): 
     reader = undefined;
   };
   const next = (): Promise<IteratorResult<Buffer>> => {
-    if (waiting.length > 0) return Promise.resolve({ done: false, value: all() });
+    if (waiting.length > 0) return Promise.resolve({ done: false, value: takeAll() });
     if (ended?.error !== undefined) return Promise.reject(ended.error);
     if (ended !== undefined) return Promise.resolve({ done: true, value: undefined });
     readingSinceMs = clock.monotonicMs();
     reader = Promise.withResolvers();
     return reader.promise;
   };
-  const leaveEarly = async (): Promise<IteratorResult<Buffer>> => (leave(), { done: true, value: undefined });
+  const leaveLoop = async (): Promise<IteratorResult<Buffer>> => {
+    endEarly();
+    return { done: true, value: undefined };
+  };
   // One timer for all pieces. It looks at the time of the last one, because a new timer for each piece would cost more than the piece.
   let cancelWatch = (): void => undefined;
   const watchFor = (ms: number): void => {
@@ -217,7 +219,7 @@ function openPieces({ request, line, clock }: Conversation, leave: () => void): 
     });
   };
   return {
-    body: { [Symbol.asyncIterator]: () => ({ next, return: leaveEarly }) },
+    body: { [Symbol.asyncIterator]: () => ({ next, return: leaveLoop }) },
     push: (piece, controller) => {
       if (reader !== undefined && waiting.length === 0) queueMicrotask(deliver);
       waiting.push(piece);

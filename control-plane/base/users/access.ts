@@ -5,7 +5,7 @@ import { revokeKeysOfPerson } from '../accounts/api-keys.ts';
 import type { Query, Tx } from '../db/db.ts';
 import type { Events } from '../events/events.ts';
 import { deleteInvitation, deleteLinks, invitationsBy } from './link-store.ts';
-import { deleteOthers } from './session-store.ts';
+import { deleteSessionsOf } from './session-store.ts';
 import { noteEnded } from './sessions.ts';
 import * as store from './store.ts';
 
@@ -39,13 +39,13 @@ export async function changeAccess(
     case 'demote':
       if (!isOperator) fail('conflict', `${email} is not an operator.`);
       await store.setOperator(tx, id, false);
-      await noteEnded(tx, await deleteOthers(tx, id, ''), deps);
+      await noteEnded(tx, await deleteSessionsOf(tx, id), deps);
       return [];
     case 'block':
       if (blockedMs !== null) fail('conflict', `${email} is blocked already.`);
       await store.setBlocked(tx, id, deps.clock.now());
       await deleteLinks(tx, id);
-      await noteEnded(tx, await deleteOthers(tx, id, ''), deps);
+      await noteEnded(tx, await deleteSessionsOf(tx, id), deps);
       return endMade(tx, id, 'the operator', deps);
     case 'unblock':
       if (blockedMs === null) fail('conflict', `${email} is not blocked.`);

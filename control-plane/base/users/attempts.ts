@@ -14,24 +14,24 @@ import { type Db, join, type Sql, sql, type Tx } from '../db/db.ts';
 import type { Piece } from '../db/pieces.ts';
 import { hashOf } from '../accounts/api-keys.ts';
 
-const SECOND = 1_000;
-const MINUTE = 60 * SECOND;
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
 /** Failures are forgotten after this time without another one. Right sign-ins in between do not keep them. */
-export const ATTEMPTS_KEEP_MS = 60 * MINUTE;
+export const ATTEMPTS_KEEP_MS = 60 * MINUTE_MS;
 
 /** The wait before the next try, by the number of failures. The last line that fits counts. */
 type Waits = readonly { failures: number; waitMs: number }[];
 
 const WAITS = {
   pair: [
-    { failures: 5, waitMs: 30 * SECOND },
-    { failures: 8, waitMs: 5 * MINUTE },
-    { failures: 12, waitMs: 15 * MINUTE },
+    { failures: 5, waitMs: 30 * SECOND_MS },
+    { failures: 8, waitMs: 5 * MINUTE_MS },
+    { failures: 12, waitMs: 15 * MINUTE_MS },
   ],
-  account: [{ failures: 50, waitMs: 15 * MINUTE }],
-  network: [{ failures: 100, waitMs: 15 * MINUTE }],
-  openid: [{ failures: 30, waitMs: 15 * MINUTE }],
-  signUps: [{ failures: SIGN_UPS_PER_NETWORK_MAX, waitMs: 60 * MINUTE }],
+  account: [{ failures: 50, waitMs: 15 * MINUTE_MS }],
+  network: [{ failures: 100, waitMs: 15 * MINUTE_MS }],
+  openid: [{ failures: 30, waitMs: 15 * MINUTE_MS }],
+  signUps: [{ failures: SIGN_UPS_PER_NETWORK_MAX, waitMs: 60 * MINUTE_MS }],
 } as const satisfies Record<string, Waits>;
 
 export interface Attempts {
@@ -162,7 +162,7 @@ function openCounters({ db, clock }: { db: Db; clock: Clock }): Counters {
       const row = await db.read.one(NextRow, sql`select next_ms from sign_in_failures where subject = ${subject}`);
       fail('rate_limit_exceeded', {
         detail: why,
-        retryAfterSeconds: Math.max(1, ((row?.next_ms ?? nowMs) - nowMs) / SECOND),
+        retryAfterSeconds: Math.max(1, ((row?.next_ms ?? nowMs) - nowMs) / SECOND_MS),
       });
     },
     takeBackOf: async (subjects) => {

@@ -65,7 +65,7 @@ function totpRoutes({ db, users: { sessions, secondFactors } }: Deps): Route[] {
         await secondFactors.confirmTotp(tx, userId, body.code);
         const { codes } = await factorsOf(tx, userId);
         const made = codes > 0 ? [] : await secondFactors.newRecoveryCodes(tx, userId);
-        const { token } = await sessions.confirm(tx, id, true);
+        const { token } = await sessions.confirm(tx, id, { isStrong: true });
         return { status: 200, headers: sessionHeaders(token, SESSION_MS), body: { recovery_codes: made } };
       });
     },

@@ -1,5 +1,5 @@
 // How many mails people may cause. The mails are counted in rows of the database, so all control planes count together. Mails leave through the
-// operator's mail server, and whoever makes an invitation chooses the address. So an organisation tries some a day, and no address gets many.
+// operator's mail server, and whoever makes an invitation chooses the address. So an organisation may cause some a day, and no address gets many.
 import { INVITATION_MAILS_PER_ADDRESS_MAX, INVITATION_MAILS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { hashOf } from '../accounts/api-keys.ts';
 import { type Db, sql, type Tx } from '../db/db.ts';
@@ -16,10 +16,10 @@ export async function countMail(
   { orgId, email }: { orgId: string; email: string },
   nowMs: number,
 ): Promise<boolean> {
-  // The organisation first: else it could leave a row for each address that it makes up.
+  // The organisation is counted first. Otherwise it could leave a row for each address that it makes up.
   const org = orgSubject(orgId);
   if (!(await isCounted(tx, MAILS, { of: org, most: INVITATION_MAILS_PER_ORG_MAX, nowMs }))) return false;
-  const address = addressOf(email);
+  const address = addressSubject(email);
   if (await isCounted(tx, MAILS, { of: address, most: INVITATION_MAILS_PER_ADDRESS_MAX, nowMs })) return true;
   await takeOneBack(tx, org, nowMs);
   return false;
@@ -30,7 +30,7 @@ export async function countMail(
  * mail server, so the try counts there.
  */
 export async function takeMailBack(tx: Tx, email: string, countedMs: number): Promise<void> {
-  await takeOneBack(tx, addressOf(email), countedMs);
+  await takeOneBack(tx, addressSubject(email), countedMs);
 }
 
 export function forgetMailCounts(db: Db, { untilMs, limit }: Piece): Promise<number> {
@@ -53,6 +53,6 @@ function orgSubject(orgId: string): string {
   return hashOf(JSON.stringify(['org', orgId]));
 }
 
-function addressOf(email: string): string {
+function addressSubject(email: string): string {
   return hashOf(JSON.stringify(['address', email]));
 }

@@ -14,6 +14,7 @@ import { sessionWithToken } from './session-store.ts';
 import { findUser, userWithEmail } from './store.ts';
 
 const LOGIN_MS = 10 * 60_000;
+const SECRET_BYTES = 32;
 const STEP_SECONDS_MAX = 10;
 const ANSWER_BYTES_MAX = 1024 ** 2;
 /** How long what the provider says about itself is kept. Otherwise everybody could make this service ask it at any rate. */
@@ -79,7 +80,9 @@ export function openOidc(deps: Deps): Oidc {
       const settings = assertConfigured(oidc);
       const { buildAuthorizationUrl, calculatePKCECodeChallenge } = await library();
       const config = await provider(settings);
-      const [state, nonce, verifier] = [ids.secret(32), ids.secret(32), ids.secret(32)];
+      const state = ids.secret(SECRET_BYTES);
+      const nonce = ids.secret(SECRET_BYTES);
+      const verifier = ids.secret(SECRET_BYTES);
       const url = buildAuthorizationUrl(config, {
         redirect_uri: redirectUri,
         scope: 'openid email',
@@ -205,7 +208,7 @@ function assertSubject({ sub }: Claims, { issuer }: OidcSettings, log: Log): voi
   log.warn({ issuer, chars }, 'the OpenID provider names a person by an id that OpenID does not allow');
   fail(
     'access_denied',
-    'The OpenID provider knows you by an id that OpenID does not allow: it must have at most 255 ASCII characters. Tell the operator, or sign in in another way.',
+    'The OpenID provider knows you by an id that OpenID does not allow: it must have at most 255 ASCII characters. Tell the operator, or sign in another way.',
   );
 }
 
@@ -214,6 +217,7 @@ function assertConfigured(oidc: OidcSettings | undefined): OidcSettings {
   return oidc ?? fail('not_found', 'This installation has no OpenID provider. Sign in with a password or a passkey.');
 }
 
+/** The settings of the provider in the configuration. */
 export const OidcProvider = z.strictObject({
   /** Plain HTTP is for a provider on this machine only. */
   issuer: z
@@ -260,14 +264,15 @@ async function assertOwn(
   const isVouched = (await findUser(tx, userId))?.is_vouched === true;
   const isFree = !(await credentials.credentialsOf(tx, userId, 'oidc')).some((link) => isOfProvider(link, deps));
   if (isVouched && isFree) return;
-  const session = sessionToken && (await sessionWithToken(tx, hashOf(sessionToken), deps.clock.now()));
-  if (session && session.user_id === userId) return;
-  const [what, who] = isFree
-    ? ['Somebody has made an account with your address here.', 'it was you']
-    : ['The account with your address here is linked with somebody else at the OpenID provider.', 'it is yours'];
+  const session =
+    sessionToken === undefined ? undefined : await sessionWithToken(tx, hashOf(sessionToken), deps.clock.now());
+  if (session?.user_id === userId) return;
+  const doubt = isFree
+    ? 'Somebody has made an account with your address here. If it was you'
+    : 'The account with your address here is linked with somebody else at the OpenID provider. If it is yours';
   fail(
     'conflict',
-    `${what} If ${who}, sign in to it in this browser, and link single sign-on under Sign-in and security. If not, ask the operator for a link to it.`,
+    `${doubt}, sign in to it in this browser, and link single sign-on under Sign-in and security. If not, ask the operator for a link to it.`,
   );
 }
 

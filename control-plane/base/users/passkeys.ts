@@ -85,7 +85,7 @@ export function openPasskeys(deps: Deps): Passkeys {
       const { user_id: userId } = proof.row;
       return db.tx('users.passkey_sign_in', async (tx) => {
         await tx.lock('user', userId);
-        await use(tx, proof, deps);
+        await useProof(tx, proof, deps);
         return sessions.begin(tx, { userId, visitor, isStrong: true, method: 'passkey' });
       });
     },
@@ -94,8 +94,8 @@ export function openPasskeys(deps: Deps): Passkeys {
       if (proof.row.user_id !== userId) failSignIn();
       return db.tx('users.passkey_step_up', async (tx) => {
         await tx.lock('user', userId);
-        await use(tx, proof, deps);
-        return sessions.confirm(tx, id, true);
+        await useProof(tx, proof, deps);
+        return sessions.confirm(tx, id, { isStrong: true });
       });
     },
   };
@@ -108,7 +108,7 @@ async function register(
 ): Promise<Registered> {
   const { db, clock, ids, secondFactors, sessions } = deps;
   const { challenge, ...read } =
-    (await registered(answer, deps)) ??
+    (await readRegistration(answer, deps)) ??
     failField('passkey', 'must be the answer of an authenticator to POST /v1/auth/passkeys/registration');
   const nowMs = clock.now();
   const row: rows.CredentialRow = {
@@ -128,7 +128,7 @@ async function register(
     if (count >= PASSKEYS_MAX) fail('conflict', `A person may have ${PASSKEYS_MAX} passkeys; remove one first.`);
     if ((await rows.insertCredential(tx, row)) === 0) fail('conflict', 'This passkey is registered already.');
     const recoveryCodes = codes > 0 ? [] : await secondFactors.newRecoveryCodes(tx, userId);
-    return { row, recoveryCodes, session: await sessions.confirm(tx, id, true) };
+    return { row, recoveryCodes, session: await sessions.confirm(tx, id, { isStrong: true }) };
   });
 }
 
@@ -136,7 +136,7 @@ async function register(
 type ReadPasskey = Pick<rows.CredentialRow, 'external_id' | 'secret' | 'counter' | 'transports'>;
 
 /** The new passkey, and the challenge that it answers; undefined if the answer is not that of an authenticator. */
-async function registered(
+async function readRegistration(
   answer: PasskeyAnswer,
   { origin }: Deps,
 ): Promise<(ReadPasskey & { challenge: string }) | undefined> {
@@ -147,7 +147,11 @@ async function registered(
     const { registrationInfo } = await verifyRegistrationResponse({
       // The library checks every part of it.
       response: answer as unknown as RegistrationResponseJSON,
-      expectedChallenge: (signed) => ((challenge = signed), true),
+      // Whether the challenge is ours and unused is checked in the transaction (`takeChallenge`).
+      expectedChallenge: (signed) => {
+        challenge = signed;
+        return true;
+      },
       expectedOrigin: origin,
       expectedRPID: new URL(origin).hostname,
       requireUserVerification: true,
@@ -170,7 +174,7 @@ async function hasCertificates({ response }: PasskeyAnswer): Promise<boolean> {
   const { decodeAttestationObject, isoBase64URL } = await import('@simplewebauthn/server/helpers');
   const object = decodeAttestationObject(isoBase64URL.toBuffer(String(response['attestationObject'])));
   const format = object.get('fmt');
-  return !(format === 'none' || format === 'packed') || object.get('attStmt').get('x5c') !== undefined;
+  return (format !== 'none' && format !== 'packed') || object.get('attStmt').get('x5c') !== undefined;
 }
 
 interface Proof {
@@ -179,7 +183,7 @@ interface Proof {
   counter: number;
 }
 
-/** Checks the signature. Whether the challenge is ours and unused is checked in the transaction (`use`). */
+/** Checks the signature. Whether the challenge is ours and unused is checked in the transaction (`useProof`). */
 async function verify(answer: PasskeyAnswer, { db, origin }: Deps): Promise<Proof> {
   const row = await rows.credentialWith(db.read, answer.id);
   if (row?.kind !== 'passkey') return failSignIn();
@@ -188,7 +192,10 @@ async function verify(answer: PasskeyAnswer, { db, origin }: Deps): Promise<Proo
   const { verified, authenticationInfo } = await verifyAuthenticationResponse({
     // The library checks every part of it.
     response: answer as unknown as AuthenticationResponseJSON,
-    expectedChallenge: (signed) => ((challenge = signed), true),
+    expectedChallenge: (signed) => {
+      challenge = signed;
+      return true;
+    },
     expectedOrigin: origin,
     expectedRPID: new URL(origin).hostname,
     requireUserVerification: true,
@@ -202,7 +209,7 @@ async function verify(answer: PasskeyAnswer, { db, origin }: Deps): Promise<Proo
   return { row, challenge, counter: authenticationInfo.newCounter };
 }
 
-async function use(tx: Tx, { row, challenge, counter }: Proof, deps: Deps): Promise<void> {
+async function useProof(tx: Tx, { row, challenge, counter }: Proof, deps: Deps): Promise<void> {
   await takeChallenge(tx, challenge, deps);
   const used = await rows.useCredential(tx, row.id, { from: row.counter, to: counter, nowMs: deps.clock.now() });
   if (!used) failSignIn();

@@ -11,7 +11,7 @@ import { deleteAllCredentials, factorsOf, hasSecond } from './credential-store.t
 import { deleteLinks, findLink, replaceLink } from './link-store.ts';
 import { type AccessChange, assertNotBlocked, changeAccess, endMade } from './access.ts';
 import { addMember } from './members.ts';
-import { deleteOthers } from './session-store.ts';
+import { deleteSessionsOf } from './session-store.ts';
 import { type NewSession, noteEnded, type Visitor } from './sessions.ts';
 import type { SignIn, SignInDeps } from './sign-in.ts';
 import * as store from './store.ts';
@@ -64,7 +64,8 @@ export interface PeopleDeps extends SignInDeps {
 
 export function openPeople(deps: PeopleDeps): People {
   const { db, clock, ids, accounts, attempts, passwords, sessions, signIn } = deps;
-  const withLink = async (tx: Tx, userId: string): Promise<string> => {
+  /** Makes a one-time link to a page of the console, and ends an older one. */
+  const newLink = async (tx: Tx, userId: string): Promise<string> => {
     const token = ids.secret(LINK_BYTES);
     const nowMs = clock.now();
     const times = { created_ms: nowMs, expires_ms: nowMs + LINK_MS };
@@ -103,27 +104,27 @@ export function openPeople(deps: PeopleDeps): People {
         if (member !== undefined) await tx.lock('org', member.orgId);
         const made = await insertPerson(tx, { ...person, isVouched: true }, deps);
         if (member !== undefined) await addMember(tx, { ...member, userId: made.id, by: 'operator' }, deps);
-        return { user: made, url: await withLink(tx, made.id) };
+        return { user: made, url: await newLink(tx, made.id) };
       });
       return { ...(await view(db.read, user)), url };
     },
     reset: async (idOrEmail) => {
-      const user = await findEither(db.read, idOrEmail);
+      const user = await findByIdOrEmail(db.read, idOrEmail);
       const url = await db.tx('users.reset', async (tx) => {
         await tx.lock('user', user.id);
         await assertNotBlocked(tx, user.id);
-        return withLink(tx, user.id);
+        return newLink(tx, user.id);
       });
       return { ...(await view(db.read, user)), url };
     },
     change: async (idOrEmail, change) => {
-      const { id } = await findEither(db.read, idOrEmail);
+      const { id } = await findByIdOrEmail(db.read, idOrEmail);
       const keys = await db.tx(`users.${change}`, async (tx) => {
         await tx.lock('user', id);
-        return changeAccess(tx, await findEither(tx, id), change, deps);
+        return changeAccess(tx, await findByIdOrEmail(tx, id), change, deps);
       });
       accounts.dropKeys(keys);
-      return view(db.read, await findEither(db.read, id));
+      return view(db.read, await findByIdOrEmail(db.read, id));
     },
     useLink: (token, password, visitor) => useLink({ token, password }, visitor, deps),
     view,
@@ -146,7 +147,7 @@ async function useLink(
     if ((await findLink(tx, found.token_hash, clock.now())) === undefined) failLink();
     await deleteLinks(tx, userId);
     await deleteAllCredentials(tx, userId);
-    await noteEnded(tx, await deleteOthers(tx, userId, ''), deps);
+    await noteEnded(tx, await deleteSessionsOf(tx, userId), deps);
     const ended = await endMade(tx, userId, 'a link of the operator', deps);
     await signIn.setPassword(tx, userId, hash);
     await store.noteVouched(tx, userId);
@@ -193,7 +194,7 @@ async function view(query: Query, row: store.UserRow): Promise<OperatorUser> {
   };
 }
 
-async function findEither(query: Query, idOrEmail: string): Promise<store.UserRow> {
+async function findByIdOrEmail(query: Query, idOrEmail: string): Promise<store.UserRow> {
   const found = idOrEmail.includes('@')
     ? await store.userWithEmail(query, idOrEmail.toLowerCase())
     : await store.findUser(query, idOrEmail);

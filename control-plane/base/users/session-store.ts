@@ -116,6 +116,11 @@ export function deleteSession(tx: Tx, userId: string, id: string): Promise<Ended
   return deleteWhere(tx, sql`id = ${id} and user_id = ${userId}`);
 }
 
+/** Ends all sessions of a person, and returns them. */
+export function deleteSessionsOf(tx: Tx, userId: string): Promise<EndedSession[]> {
+  return deleteWhere(tx, sql`user_id = ${userId}`);
+}
+
 /** Ends all sessions of a person except one, and returns them. */
 export function deleteOthers(tx: Tx, userId: string, keptId: string): Promise<EndedSession[]> {
   return deleteWhere(tx, sql`user_id = ${userId} and id <> ${keptId}`);

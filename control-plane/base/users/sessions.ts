@@ -62,10 +62,10 @@ export interface Sessions {
   /** The transaction must have locked the person. @throws ServiceError `sign_in_failed` if the operator has blocked the person */
   begin(tx: Tx, beginning: Beginning): Promise<NewSession>;
   /**
-   * Called when the person has proved to be present. The session continues with a new token. @throws ServiceError `unauthorized` if it is
-   * over
+   * Called when the person has proved to be present. The session continues with a new token. A session that was strong stays so.
+   * @throws ServiceError `unauthorized` if it is over
    */
-  confirm(tx: Tx, id: string, isStrong: boolean): Promise<NewSession>;
+  confirm(tx: Tx, id: string, how: Pick<Beginning, 'isStrong'>): Promise<NewSession>;
   /** Begins a session of the same person for another organisation. It is a new principal. @throws ServiceError `not_found` */
   switchOrg(caller: Caller, orgId: string, visitor: Visitor): Promise<NewSession>;
   /** Ends one session of the person. False if there is none. */
@@ -112,7 +112,7 @@ export function openSessions(deps: Deps): Sessions {
     authenticate: (token) => authenticate(token, deps),
     present: (tx, caller, scope) => presentOf(tx, caller, { scope, nowMs: clock.now() }),
     begin,
-    confirm: async (tx, id, isStrong) => {
+    confirm: async (tx, id, { isStrong }) => {
       const { token, tokenHash } = newToken();
       const confirmed = await rows.confirmSession(tx, { id, tokenHash, isStrong }, clock.now());
       if (confirmed === 0) fail('unauthorized', 'This session has ended. Sign in again.');
@@ -179,13 +179,13 @@ export async function presentOf(
   caller: Caller,
   { scope, nowMs }: { scope: Scope | 'session'; nowMs: number },
 ): Promise<Caller> {
-  const now = await atPresent(tx, caller, nowMs);
+  const now = await withPresentScopes(tx, caller, nowMs);
   assertMay(now, scope);
   return now;
 }
 
 /** @throws ServiceError `unauthorized` if the key or the session has ended */
-async function atPresent(tx: Tx, caller: Caller, nowMs: number): Promise<Caller> {
+async function withPresentScopes(tx: Tx, caller: Caller, nowMs: number): Promise<Caller> {
   const { principalId, orgId, scopes, session } = caller;
   const living = await tx.one(countRow, sql`select 1 as count where ${isLivingPrincipal(principalId, nowMs)}`);
   if (session === undefined) return living === undefined ? failUnknownKey() : caller;
@@ -247,15 +247,14 @@ export async function noteEnded(
 }
 
 async function show(id: string, { db, clock }: Deps): Promise<Session> {
-  const query: Query = db.read;
-  const session = await rows.findSession(query, id, clock.now());
-  const user = session === undefined ? undefined : await findUser(query, session.user_id);
+  const session = await rows.findSession(db.read, id, clock.now());
+  const user = session === undefined ? undefined : await findUser(db.read, session.user_id);
   if (session === undefined || user === undefined)
     return fail('unauthorized', 'This session has ended. Sign in again.');
-  const memberships = await membershipsOf(query, user.id);
-  const factors = await factorsOf(query, user.id);
+  const memberships = await membershipsOf(db.read, user.id);
+  const factors = await factorsOf(db.read, user.id);
   const named = await orgsOf(
-    query,
+    db.read,
     memberships.map((member) => member.org_id),
   );
   const orgs = named.flatMap((org) => {

@@ -6,8 +6,7 @@ import { fail, failField } from '../../../shared/errors.ts';
 import type { Db, Tx } from '../db/db.ts';
 import type { Events } from '../events/events.ts';
 import type { Attempt, Attempts } from './attempts.ts';
-import { factorsOf, hasSecond, insertCredential, passwordOf } from './credential-store.ts';
-import * as credentials from './credential-store.ts';
+import { deleteCredentials, factorsOf, hasSecond, insertCredential, passwordOf } from './credential-store.ts';
 import type { Passwords } from './passwords.ts';
 import type { SecondFactors } from './second-factors.ts';
 import { isKnownNetwork, deleteOthers } from './session-store.ts';
@@ -61,7 +60,7 @@ export interface SignInDeps {
 export function openSignIn(deps: SignInDeps): SignIn {
   const { db, attempts, passwords, sessions } = deps;
   const setPassword: SignIn['setPassword'] = async (tx, userId, hash) => {
-    await credentials.deleteCredentials(tx, userId, 'password');
+    await deleteCredentials(tx, userId, 'password');
     await insertCredential(tx, passwordRow(userId, hash, deps));
   };
   return {
@@ -80,7 +79,7 @@ export function openSignIn(deps: SignInDeps): SignIn {
         await setPassword(tx, session.userId, hash);
         await noteEnded(tx, await deleteOthers(tx, session.userId, session.id), deps);
         await attempts.forgive(tx, attempt);
-        return sessions.confirm(tx, session.id, false);
+        return sessions.confirm(tx, session.id, { isStrong: false });
       });
     },
     setPassword,
@@ -142,9 +141,10 @@ async function confirm(
   const stored = await passwordOf(db.read, userId);
   const needsCode = hasSecond(await factorsOf(db.read, userId));
   // Whoever has a second factor learns nothing here about the password.
-  const check = (): Promise<boolean> => passwords.fits(password ?? '', stored);
-  const fits = code !== undefined || needsCode || (await attempts.checked(attempt, check));
-  if (!fits) return failTry(attempt, deps);
+  if (code === undefined && !needsCode) {
+    const fits = await attempts.checked(attempt, () => passwords.fits(password ?? '', stored));
+    if (!fits) return failTry(attempt, deps);
+  }
   const confirmed = await db.tx('users.step_up', async (tx) => {
     await tx.lock('user', userId);
     if (code === undefined) {
@@ -152,7 +152,7 @@ async function confirm(
       if (needsCode || hasSecond(await factorsOf(tx, userId))) return 'no code';
     } else if (!(await secondFactors.use(tx, userId, code))) return 'wrong code';
     await attempts.forgive(tx, attempt);
-    return sessions.confirm(tx, id, code !== undefined);
+    return sessions.confirm(tx, id, { isStrong: code !== undefined });
   });
   if (confirmed === 'wrong code') return refuse(userId, attempt, deps);
   if (confirmed !== 'no code') return confirmed;

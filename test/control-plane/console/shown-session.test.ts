@@ -28,7 +28,7 @@ test('a page that shows the session of the cookie is answered, also after a conf
   expect((await list(ada.token)).status).toBe(200);
   const { db } = api.world.core;
   const { sessions } = api.world.rooms.users;
-  const { token } = await db.tx('test.confirm', (tx) => sessions.confirm(tx, ada.sessionId, false));
+  const { token } = await db.tx('test.confirm', (tx) => sessions.confirm(tx, ada.sessionId, { isStrong: false }));
   expect((await list(token)).status).toBe(200);
   expect((await invite(token)).status).toBe(201);
 });

@@ -172,9 +172,15 @@ describe.each(BACKENDS)('on %s', (backend) => {
     const written = async (): Promise<string> => (await blobs.write(blobs.newKey('files'), pieces('x'), AMPLE)).key;
 
     test('removes a blob without a row once it is old enough, and no sooner', async () => {
-      const [named, orphan] = [await written(), await written()];
+      const named = await written();
+      const orphan = await written();
       const asked: string[][] = [];
-      const claims = { files: async (keys: readonly string[]) => (asked.push([...keys]), [named]) };
+      const claims = {
+        files: async (keys: readonly string[]) => {
+          asked.push([...keys]);
+          return [named];
+        },
+      };
       await clock.advance(ORPHAN_MS[backend] - 1);
       expect(await blobs.sweep(claims, never)).toBe(0);
       await clock.advance(1);

@@ -47,12 +47,15 @@ async function writeUntilAnew(times: number, path = join(dir, 'a.db')): Promise<
   await db.tx('setup', (tx) => tx.run(sql`create table if not exists t (v TEXT not null) strict`));
   const watcher = new Database(path, { readonly: true });
   const length = (): number => Log.parse(watcher.prepare('pragma wal_checkpoint(NOOP)').get()).log;
-  let [commits, before, anew] = [0, 0, 0];
-  for (; anew < times && commits < COMMITS_MAX; commits += 1) {
+  let commits = 0;
+  let before = 0;
+  let anew = 0;
+  while (anew < times && commits < COMMITS_MAX) {
     await db.tx('write', (tx) => tx.run(sql`insert into t (v) values (${'x'.repeat(2_000)})`));
     const now = length();
     if (now < before) anew += 1;
     before = now;
+    commits += 1;
   }
   watcher.close();
   return commits;

@@ -81,7 +81,8 @@ describe('transactions', () => {
   });
 
   test('hold the first row that nobody else holds, or none if others hold all, without waiting', async () => {
-    const [begun, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const begun = Promise.withResolvers<void>();
+    const end = Promise.withResolvers<void>();
     const firstOf = async (ids: string[], still = sql`1 = 1`): Promise<string | undefined> => {
       const found = await db.tx('first', (tx) => tx.one(Id, tx.firstUnlocked('org', ids, still)));
       return found?.id ?? undefined;

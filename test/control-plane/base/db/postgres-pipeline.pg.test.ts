@@ -52,14 +52,15 @@ test('statements of one turn have one Sync, and those of a later turn another on
 });
 
 test('a statement with a name is read and described once for a connection, also if one packet has it twice', async () => {
-  const [read, described] = [counted('parseComplete'), counted('rowDescription')];
+  const parsed = counted('parseComplete');
+  const described = counted('rowDescription');
   const sums = async (...values: bigint[]): Promise<unknown[]> => {
     const answers = await Promise.all(values.map((value) => ask(client, { ...ADD, values: [value] })));
     return answers.flatMap(({ rows }) => rows);
   };
   expect(await sums(1n, 2n)).toEqual([{ sum: 2n }, { sum: 3n }]);
   expect(await sums(3n)).toEqual([{ sum: 4n }]);
-  expect([read(), described()]).toEqual([1, 1]);
+  expect([parsed(), described()]).toEqual([1, 1]);
 });
 
 test('a statement without a name may have another text and other columns each time', async () => {

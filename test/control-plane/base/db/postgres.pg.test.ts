@@ -40,7 +40,8 @@ test('a server that closes the connection of a transaction fails that transactio
 });
 
 test('a connection that the server ends between two statements of a transaction counts as a server that is away', async () => {
-  const [ours, theirs] = [await openTestDb([]), await openTestDb([])];
+  const ours = await openTestDb([]);
+  const theirs = await openTestDb([]);
   const lost = ours.tx('lost', async (tx) => {
     const { pid } = z.object({ pid: int }).parse(await tx.one(z.unknown(), sql`select pg_backend_pid() as pid`));
     const Ended = z.object({ ended: z.boolean() });
@@ -54,8 +55,8 @@ test('a connection that the server ends between two statements of a transaction 
 
 test('several processes may prepare a new database at the same time', async () => {
   const url = await createDatabase(inject('postgresUrl') ?? '');
-  const [clock, rng, log] = [systemClock(), systemRng(), createLog('test', 'silent')];
-  const dbs = Array.from({ length: 4 }, () => openPostgres(url, { clock, rng, log }));
+  const deps = { clock: systemClock(), rng: systemRng(), log: createLog('test', 'silent') };
+  const dbs = Array.from({ length: 4 }, () => openPostgres(url, deps));
   // All of them have connections now, so that none begins later than the others.
   await Promise.all(dbs.map((db) => db.tx('connect', (tx) => tx.one(One, sql`select 1 as one`))));
   await Promise.all(dbs.map(prepareDatabase));
@@ -66,14 +67,15 @@ test('several processes may prepare a new database at the same time', async () =
 
 test('a transaction in progress holds up a takeover of the lease, and not its renewal', async () => {
   const url = await createDatabase(inject('postgresUrl') ?? '');
-  const [clock, rng, log] = [systemClock(), systemRng(), createLog('test', 'silent')];
-  const ours = openPostgres(url, { clock, rng, log });
-  const theirs = openPostgres(url, { clock, rng, log });
+  const deps = { clock: systemClock(), rng: systemRng(), log: createLog('test', 'silent') };
+  const ours = openPostgres(url, deps);
+  const theirs = openPostgres(url, deps);
   await prepareDatabase(ours);
   const held = await takeLease(ours, { name: 'primary', holder: 'ours' }, undefined);
   if (held === undefined) throw new Error('the lease was not free');
   ours.fence(held);
-  const [begun, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const begun = Promise.withResolvers<void>();
+  const end = Promise.withResolvers<void>();
   let isTaken = false;
   const body = ours.tx('slow', async (tx) => {
     await tx.one(One, sql`select 1 as one`);
@@ -89,7 +91,7 @@ test('a transaction in progress holds up a takeover of the lease, and not its re
   });
   const Waiting = z.object({ count: int });
   const waiting = sql`select count(*) as count from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
-  while ((await theirs.read.one(Waiting, waiting))?.count === 0) await clock.sleep(5);
+  while ((await theirs.read.one(Waiting, waiting))?.count === 0) await deps.clock.sleep(5);
   expect(isTaken).toBe(false);
   end.resolve();
   await body;

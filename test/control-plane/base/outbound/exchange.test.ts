@@ -109,21 +109,23 @@ describe('the time', () => {
       response.write('a');
       answered.push(response);
     });
-    const [dripping, stream] = [await open(url, { totalMs: 4_000 }), await open(url, { totalMs: 4_000 })];
+    const dripping = await open(url, { totalMs: 4_000 });
+    const stream = await open(url, { totalMs: 4_000 });
     stream.unlimited();
-    const [pieces, others] = [dripping, stream].map(({ body }) => body[Symbol.asyncIterator]());
+    const pieces = dripping.body[Symbol.asyncIterator]();
+    const others = stream.body[Symbol.asyncIterator]();
     for (let second = 1; second <= 4; second += 1) {
-      expect([await pieces?.next(), await others?.next()]).toMatchObject([{ done: false }, { done: false }]);
+      expect([await pieces.next(), await others.next()]).toMatchObject([{ done: false }, { done: false }]);
       await clock.advance(second < 4 ? 1_000 : 999);
       if (second < 4) for (const response of answered) response.write('b');
     }
-    const late = codeOf(pieces?.next() ?? Promise.resolve());
+    const late = codeOf(pieces.next());
     expect(await Promise.race([late, Promise.resolve('waiting')])).toBe('waiting');
     await clock.advance(1);
     expect(await late).toBe('timeout');
     answered[1]?.end('c');
-    expect(String((await others?.next())?.value)).toBe('c');
-    expect(await others?.next()).toMatchObject({ done: true });
+    expect(String((await others.next()).value)).toBe('c');
+    expect(await others.next()).toMatchObject({ done: true });
     expect(clock.waiting()).toBe(0);
   });
 });

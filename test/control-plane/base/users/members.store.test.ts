@@ -251,7 +251,11 @@ describe('a mail server', () => {
   test(`sends an address ${INVITATION_MAILS_PER_ADDRESS_MAX} invitations a day, whoever invites and revokes`, async () => {
     await api.close();
     const sent: string[] = [];
-    api = await openApi({ mail: { isConfigured: true, send: async ({ to }) => (sent.push(to), true) } });
+    const send = async ({ to }: { to: string }): Promise<boolean> => {
+      sent.push(to);
+      return true;
+    };
+    api = await openApi({ mail: { isConfigured: true, send } });
     const keys = [(await api.account()).key, (await api.account()).key];
     const mailed = async (n: number, email = 'victim@example.com'): Promise<unknown> => {
       const key = keys[n % 2] ?? '';
