@@ -19,7 +19,7 @@ import type { Db } from '../../base/db/db.ts';
 import { watchedAccounts } from './accounts-store.ts';
 import { CHAINS } from './chains.ts';
 import type { Pass } from './chains-store.ts';
-import type { AccountMark, AccountReader, Block, FoundTransfer, ReadAccounts } from './reader.ts';
+import type { AccountMark, AccountReader, AskedAccounts, Block, FoundTransfer, ReadAccounts } from './reader.ts';
 import { isNodeError } from './rpc.ts';
 import { watchedDeposits } from './store.ts';
 
@@ -75,7 +75,7 @@ export async function readPass({ chain, reader, final, pass, isLate }: Asked, { 
     if (first > 0 && isLate()) return read;
     const part = left.slice(first, first + reader.addressesPerQuery);
     const addresses = part.map(({ address }) => address);
-    const found = await readPart(reader, { ...turn, addresses }, first === 0);
+    const found = await readPart(reader, { ...turn, addresses }, { mayFail: first > 0 });
     keep(found);
     if (!found.isDone) return read;
     read.pass = { ...pass, after: part.at(-1)?.id ?? pass.after };
@@ -83,7 +83,7 @@ export async function readPass({ chain, reader, final, pass, isLate }: Asked, { 
   const addresses = ownersBehind([...marks.values()], pass.number).slice(0, reader.addressesPerQuery);
   if (addresses.length > 0 && !isLate()) {
     const transactionsMax = Math.floor(TRANSACTIONS_PER_CATCH_UP / addresses.length);
-    keep(await readPart(reader, { ...common, addresses, isCatchUp: true, transactionsMax }, false));
+    keep(await readPart(reader, { ...common, addresses, isCatchUp: true, transactionsMax }, { mayFail: true }));
   }
   return { ...read, pass: null };
 }
@@ -92,22 +92,22 @@ export async function readPass({ chain, reader, final, pass, isLate }: Asked, { 
  * The owners of the accounts that are behind. Each pass begins with another one, so that accounts at which the node takes long do not keep the
  * others from their turn.
  */
-function ownersBehind(marks: readonly AccountMark[], number: number): string[] {
+function ownersBehind(marks: readonly AccountMark[], passNumber: number): string[] {
   const owners = [...new Set(marks.filter(({ behind }) => behind !== null).map(({ owner }) => owner))];
-  const first = owners.length === 0 ? 0 : number % owners.length;
+  const first = owners.length === 0 ? 0 : passNumber % owners.length;
   return [...owners.slice(first), ...owners.slice(0, first)];
 }
 
-/** If the node fails after a part was read, what was read is kept. */
+/** `mayFail`: a part was read before. If the node fails now, what was read is kept, and the next tick goes on there. */
 async function readPart(
   reader: AccountReader,
-  asked: Parameters<AccountReader['accounts']>[0],
-  isFirst: boolean,
+  asked: AskedAccounts,
+  { mayFail }: { mayFail: boolean },
 ): Promise<ReadAccounts> {
   try {
     return await reader.accounts(asked);
   } catch (error) {
-    if (isFirst || !isNodeError(error)) throw error;
+    if (!mayFail || !isNodeError(error)) throw error;
     return { transfers: [], marks: [], isDone: false };
   }
 }
@@ -128,7 +128,7 @@ export function logFailures(
   if (first !== undefined)
     log.error(
       { chain, deposits: depositsOf(failing), detail: first.behind?.failure },
-      'the node gives no answer about a transaction of a token account; its deposit waits, the others go on',
+      'the node gives no answer about a transaction of a token account; its deposit waits, the others go on. If this lasts, set rpc_url to a node that keeps all transactions',
     );
   if (mended.length > 0) log.info({ chain, deposits: depositsOf(mended) }, 'a token account is read again');
 }

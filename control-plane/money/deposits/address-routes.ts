@@ -67,18 +67,18 @@ function importRoute({ db, clock }: AddressRouteDeps): Route {
     responses: { 200: { description: 'How many', schema: AnyFields } },
     errors: [],
     handler: async ({ body: { addresses } }) => {
-      const first = new Map<string, number>();
+      const places = new Map<string, number>();
       for (const [i, address] of addresses.entries()) {
         if (i % ADDRESSES_PER_TURN === 0) await clock.nextTurn();
         assertAddress(address, i);
-        if (first.has(address)) failField(`addresses[${i}]`, `must not be in the list twice: ${address}`);
-        first.set(address, i);
+        if (places.has(address)) failField(`addresses[${i}]`, `must not be in the list twice: ${address}`);
+        places.set(address, i);
       }
       await db.tx('deposits.import', async (tx) => {
         await tx.lock('deposit_family', 'solana');
         const position = await takePositions(tx, 'solana', addresses.length);
         for (const known of await knownAddresses(tx, 'solana', addresses))
-          failField(`addresses[${first.get(known)}]`, `must not be imported again: ${known}`);
+          failField(`addresses[${places.get(known)}]`, `must not be imported again: ${known}`);
         await insertAddresses(tx, 'solana', addresses, { position, nowMs: clock.now() });
       });
       return { status: 200, body: { imported: addresses.length } };

@@ -24,11 +24,9 @@ export async function doubtAbout(
 ): Promise<string | undefined> {
   const nodes = nodesOf(chain);
   if (nodes === undefined) return `${chain} is not in the configuration any more`;
-  const needsSecond = nodes.second !== null && sumOf(transfers) >= nodes.second.fromUnits;
-  const readers = [
-    ['the node', nodes.first] as const,
-    ...(needsSecond && nodes.second !== null ? [['the second node', nodes.second.reader] as const] : []),
-  ];
+  const readers: [who: string, reader: ChainReader][] = [['the node', nodes.first]];
+  if (nodes.second !== null && sumOf(transfers) >= nodes.second.fromUnits)
+    readers.push(['the second node', nodes.second.reader]);
   // One transaction may hold hundreds of transfers: its receipt is read once.
   const ofTransaction = Map.groupBy(transfers, ({ tx_hash: txHash }) => txHash);
   for (const [who, reader] of readers) {

@@ -17,7 +17,8 @@ import type { ChainSettings } from './settings.ts';
 import { openSolanaReader } from './solana.ts';
 import { driveDeposit, type StepDeps } from './steps.ts';
 import { type Deposit, dueDeposits } from './store.ts';
-import { openWatcher, type WatchDeps, type Watcher, openWatchLease } from './watch.ts';
+import { openWatcher, type WatchDeps, type Watcher } from './watch.ts';
+import { openWatchLease } from './watch-lease.ts';
 
 export interface Deposits {
   /** @throws ServiceError `deposits_unavailable`, `validation_failed`, `rate_limit_exceeded` */

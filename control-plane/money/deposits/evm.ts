@@ -42,24 +42,22 @@ type Settings = Pick<ChainSettings, 'finality' | 'contracts' | 'oracle'>;
 
 export function openEvmReader(chain: DepositChain, settings: Settings, rpc: Rpc): BlockReader {
   const { contracts, finality, oracle } = settings;
-  const assetOf = new Map(
-    DEPOSIT_ASSETS.flatMap((asset) => {
-      const contract = contracts[asset];
-      return contract === undefined ? [] : [[contract.toLowerCase(), asset] as const];
-    }),
-  );
+  const assetOf = assetsByContract(contracts);
   const blockBy = async (which: string): Promise<Block | undefined> => {
     const answer = await rpc.call('eth_getBlockByNumber', [which, false], BlockAnswer.nullable());
     return answer === null ? undefined : { number: answer.number, hash: answer.hash, ms: answer.timestamp * SECOND_MS };
   };
-  const known = async (which: string): Promise<Block> =>
-    (await blockBy(which)) ?? Promise.reject(new RpcError(NO_ANSWER, `the node has no block ${which}`));
+  const presentBlock = async (which: string): Promise<Block> => {
+    const block = await blockBy(which);
+    if (block === undefined) throw new RpcError(NO_ANSWER, `the node has no block ${which}`);
+    return block;
+  };
   const ask = (to: string, data: string): Promise<string> => rpc.call('eth_call', [{ to, data }, 'latest'], z.string());
-  const found = async (logs: readonly LogAnswer[]): Promise<FoundTransfer[]> => {
+  const transfersIn = async (logs: readonly LogAnswer[]): Promise<FoundTransfer[]> => {
     const blocks = new Map<number, Block>();
     const transfers: FoundTransfer[] = [];
     for (const log of logs) {
-      const block = blocks.get(log.blockNumber) ?? (await known(hex(log.blockNumber)));
+      const block = blocks.get(log.blockNumber) ?? (await presentBlock(hex(log.blockNumber)));
       blocks.set(log.blockNumber, block);
       // The chain has changed between two answers of the node. The next tick reads the block again.
       if (block.hash !== log.blockHash)
@@ -73,10 +71,10 @@ export function openEvmReader(chain: DepositChain, settings: Settings, rpc: Rpc)
     obstacle: () => obstacleOf(chain, contracts, rpc),
     tip: async () => {
       // The final block is read first, so that it is never above the head.
-      const final = finality === 'finalized' ? await known('finalized') : undefined;
-      const head = await known('latest');
+      const final = finality === 'finalized' ? await presentBlock('finalized') : undefined;
+      const head = await presentBlock('latest');
       const number = Math.max(0, head.number - (typeof finality === 'number' ? finality : 0));
-      return { head, final: final ?? (await known(hex(number))) };
+      return { head, final: final ?? (await presentBlock(hex(number))) };
     },
     block: (number) => blockBy(hex(number)),
     transfers: async (range, addresses) => {
@@ -87,13 +85,13 @@ export function openEvmReader(chain: DepositChain, settings: Settings, rpc: Rpc)
         parts.push(await inHalves(asked, (part) => query(part, tokens, rpc)));
       }
       // Strangers may have sent more transfers than a function has room for arguments.
-      return { transfers: await found(parts.flat()), readTo: range.to };
+      return { transfers: await transfersIn(parts.flat()), readTo: range.to };
     },
     transfersOf: async (txHash, address) => {
       const receipt = await rpc.call('eth_getTransactionReceipt', [txHash], Receipt.nullable());
       if (receipt === null) return undefined;
       if (receipt.status !== 1) return [];
-      return found(
+      return transfersIn(
         receipt.logs.filter(({ topics }) => topics[0] === TRANSFER && topics[2]?.toLowerCase() === padded(address)),
       );
     },
@@ -107,6 +105,16 @@ export function openEvmReader(chain: DepositChain, settings: Settings, rpc: Rpc)
       return numberIn(answer, 'the oracle for sanctions gave no answer: is its address right?') !== 0n;
     },
   };
+}
+
+/** The key is the address of the contract in lower case. */
+function assetsByContract(contracts: Settings['contracts']): ReadonlyMap<string, DepositAsset> {
+  return new Map(
+    DEPOSIT_ASSETS.flatMap((asset) => {
+      const contract = contracts[asset];
+      return contract === undefined ? [] : [[contract.toLowerCase(), asset] as const];
+    }),
+  );
 }
 
 /** The number that a contract has answered with. A node answers `0x` if it knows no contract there. @throws RpcError with `otherwise` */

@@ -46,7 +46,8 @@ export function planOf(facts: Facts): Plan {
   const isInAnotherBlock = creditedElsewhere(alive);
   const isNew = (transfer: Transfer): boolean =>
     takesMore(status) && isInTime(deposit, transfer) && !isInAnotherBlock(transfer);
-  const [fresh, stray] = [uncounted.filter(isNew), uncounted.filter((transfer) => !isNew(transfer))];
+  const fresh = uncounted.filter(isNew);
+  const stray = uncounted.filter((transfer) => !isNew(transfer));
   if (stray.length > 0) return { kind: 'suspend', transfers: stray };
   if (isOpen(status)) return planOpen(status, inTime, facts);
   if (isCredited(status)) return planMore(fresh, counted);

@@ -57,8 +57,8 @@ export function releaseOf(
   const id = `deposit:${deposit.id}:release:${transfers[0]?.id ?? ''}`;
   return legs(deposit, transfers, {
     from: depositSuspense,
-    whole: [id, KIND.release],
-    rest: [`${id}:rounding`, KIND.releaseRounding],
+    whole: { id, kind: KIND.release },
+    rest: { id: `${id}:rounding`, kind: KIND.releaseRounding },
     evidence: reason,
     nowMs,
   });
@@ -104,8 +104,8 @@ function creditLegs(
   const { id, chain, asset } = deposit;
   return legs(deposit, transfers, {
     from: depositClearing(chain, asset),
-    whole: [whole, KIND.credit],
-    rest: [rest, KIND.rounding],
+    whole: { id: whole, kind: KIND.credit },
+    rest: { id: rest, kind: KIND.rounding },
     evidence: `${tokenText(sumOf(transfers))} ${asset} on ${chain}, ${id}`,
     nowMs,
   });
@@ -113,9 +113,10 @@ function creditLegs(
 
 interface Legs {
   from: AccountRef;
-  /** `whole` is for the whole cents, `rest` for the fraction of a cent. Each has the id and the kind of its transfer. */
-  whole: readonly [string, string];
-  rest: readonly [string, string];
+  /** The transfer of the whole cents. */
+  whole: Pick<NewTransfer, 'id' | 'kind'>;
+  /** The transfer of the fraction of a cent. */
+  rest: Pick<NewTransfer, 'id' | 'kind'>;
   evidence: string;
   nowMs: number;
 }
@@ -128,16 +129,10 @@ function legs(
   const units = sumOf(transfers);
   const wholeUcents = centsOfUnits(units) * UCENTS_PER_CENT;
   const common = { debit: from, subjectId: deposit.id, evidence, effectiveMs: nowMs };
-  const [[wholeId, wholeKind], [restId, restKind]] = [whole, rest];
+  const restUcents = ucentsOfUnits(units) - wholeUcents;
   const both: NewTransfer[] = [
-    { ...common, id: wholeId, kind: wholeKind, credit: wallet(deposit.org_id), amountUcents: wholeUcents },
-    {
-      ...common,
-      id: restId,
-      kind: restKind,
-      credit: depositRounding,
-      amountUcents: ucentsOfUnits(units) - wholeUcents,
-    },
+    { ...common, ...whole, credit: wallet(deposit.org_id), amountUcents: wholeUcents },
+    { ...common, ...rest, credit: depositRounding, amountUcents: restUcents },
   ];
   return both.filter(({ amountUcents }) => amountUcents > 0n);
 }

@@ -142,10 +142,10 @@ async function factsOf(query: Query, id: string, { toleranceUnits }: StepDeps): 
   const deposit = await findDeposit(query, id);
   if (deposit === undefined) return undefined;
   const transfers = await transfersOf(query, id);
+  // The chain is read before the accounts that are behind, because the transaction that moves its final block stores those too.
   const chain = await findChain(query, deposit.chain);
   const { head_number, final_ms } = chain ?? { head_number: null, final_ms: null };
   const isOver = final_ms !== null && final_ms > deposit.expires_ms && final_ms <= deposit.watched_until_ms;
-  // The chain is read first: the transaction that moves its final block also stores which accounts are behind.
   const mustWait = isOver && (await isBehind(query, deposit.chain, deposit.address));
   return { deposit, transfers, chain: { head_number, final_ms: mustWait ? null : final_ms }, toleranceUnits };
 }
@@ -194,10 +194,10 @@ async function apply(
       const patch = { due_ms: nowMs, tx_hash: plan.transfers[0]?.tx_hash ?? null };
       return move(tx, deposit, { to: 'settled', patch }, deps.events);
     }
-    case 'screen':
-      return isCredited(status)
-        ? decideMore(tx, deposit, { transfers: plan.transfers, verdict: answer.verdict }, deps)
-        : decide(tx, deposit, { transfers: plan.transfers, verdict: answer.verdict }, deps);
+    case 'screen': {
+      const screened = { transfers: plan.transfers, verdict: answer.verdict };
+      return isCredited(status) ? decideMore(tx, deposit, screened, deps) : decideFirst(tx, deposit, screened, deps);
+    }
   }
 }
 
@@ -207,7 +207,7 @@ interface Screened {
 }
 
 /** Applies the verdict about the senders of the first credit. */
-async function decide(tx: Tx, deposit: Deposit, { transfers, verdict }: Screened, deps: StepDeps): Promise<void> {
+async function decideFirst(tx: Tx, deposit: Deposit, { transfers, verdict }: Screened, deps: StepDeps): Promise<void> {
   if (verdict === 'hit') return refuse(tx, deposit, transfers, deps);
   if (verdict === 'clear') return credit(tx, deposit, transfers, deps);
   const retryMs = deps.clock.now() + SCREEN_RETRY_MS;

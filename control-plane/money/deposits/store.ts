@@ -3,10 +3,10 @@ import { z } from 'zod';
 import { DEPOSIT_ASSETS, DEPOSIT_CHAINS, type DepositChain } from '../../../shared/api/deposit.ts';
 import { DEPOSIT_STATES, type DepositState } from '../../../shared/states.ts';
 import { countRow, idRow, int, text, ucents } from '../../base/db/columns.ts';
-import { countInSuspense } from './transfers-store.ts';
 import { join, type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import type { Family } from './chains.ts';
+import { countInSuspense, inParts } from './transfers-store.ts';
 
 const Status = z.enum(Object.keys(DEPOSIT_STATES) as [DepositState, ...DepositState[]]);
 /** Amounts of tokens are BigInt, as money is. */
@@ -80,7 +80,9 @@ export interface DepositFilter {
 export function depositsLike(query: Query, filter: DepositFilter, start: PageStart): Promise<Deposit[]> {
   const status = filter.status === undefined ? sql`1 = 1` : sql`status = ${filter.status}`;
   const org = filter.orgId === undefined ? sql`1 = 1` : sql`org_id = ${filter.orgId}`;
-  const [from, isWaiting] = filter.isWaiting === true ? [WAITING, sql`id = waiting_id`] : [sql`deposits`, sql`1 = 1`];
+  const mustWait = filter.isWaiting === true;
+  const from = mustWait ? WAITING : sql`deposits`;
+  const isWaiting = mustWait ? sql`id = waiting_id` : sql`1 = 1`;
   return query.all(
     DepositRow,
     sql`select ${COLUMNS} from ${from} where ${isWaiting} and ${status} and ${org} and ${pageFrom(start)}`,
@@ -168,9 +170,7 @@ export async function wake(
         where chain = ${chain} and ${IS_UNDECIDED} and due_ms is null
           and (status in ('detected', 'confirming') or (status = 'created' and expires_ms < ${finalMs}))`,
   );
-  if (touched.length > 0) {
-    await tx.run(sql`update deposits set due_ms = ${nowMs} where id in (${join([...touched])})`);
-  }
+  await inParts(touched, (ids) => tx.run(sql`update deposits set due_ms = ${nowMs} where id in (${join(ids)})`));
 }
 
 export async function setDue(tx: Tx, id: string, dueMs: number | null, note: string | null): Promise<void> {

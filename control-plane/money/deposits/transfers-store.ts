@@ -125,10 +125,18 @@ export function orphanUnbooked(tx: Tx, chain: DepositChain, above: number): Prom
  * Number of ids in one statement, far below the limit for parameters of a statement. A stranger can send more tiny transfers to one deposit than that
  * limit allows.
  */
-const PIECE = 1_000;
+const IDS_PER_STATEMENT = 1_000;
+
+/** Changes the rows of all ids, with some of them in each statement. Returns the number of changed rows. */
+export async function inParts(ids: readonly string[], change: (part: string[]) => Promise<number>): Promise<number> {
+  let changed = 0;
+  for (let first = 0; first < ids.length; first += IDS_PER_STATEMENT)
+    changed += await change(ids.slice(first, first + IDS_PER_STATEMENT));
+  return changed;
+}
 
 export async function setCounted(tx: Tx, ids: readonly string[]): Promise<void> {
-  await ofPieces(ids, (part) => tx.run(sql`update deposit_transfers set is_counted = 1 where id in (${join(part)})`));
+  await inParts(ids, (part) => tx.run(sql`update deposit_transfers set is_counted = 1 where id in (${join(part)})`));
 }
 
 /** Moves the transfers from one booking to another. Returns how many were in the booking `from`. */
@@ -138,16 +146,9 @@ export function setBooking(
   { from, to }: { from: Booking | null; to: Booking },
 ): Promise<number> {
   const before = from === null ? sql`booking is null` : sql`booking = ${from}`;
-  return ofPieces(ids, (part) =>
+  return inParts(ids, (part) =>
     tx.run(sql`update deposit_transfers set booking = ${to} where id in (${join(part)}) and ${before}`),
   );
-}
-
-/** Changes the rows of all ids, piece by piece. Returns the number of changed rows. */
-async function ofPieces(ids: readonly string[], change: (part: string[]) => Promise<number>): Promise<number> {
-  let changed = 0;
-  for (let first = 0; first < ids.length; first += PIECE) changed += await change(ids.slice(first, first + PIECE));
-  return changed;
 }
 
 /** The number of deposits with transfers in suspense. */

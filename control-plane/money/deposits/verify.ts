@@ -15,7 +15,8 @@ import { bookedUnits, type Transfer, transfersByDeposit } from './transfers-stor
 const proveDeposits: PagedProof = async (query, afterId, limit) => {
   const rows = await depositsAfter(query, afterId, limit);
   const ids = rows.map(({ id }) => id);
-  const [posted, transfers] = [await depositsPosted(query, ids), await transfersByDeposit(query, ids)];
+  const posted = await depositsPosted(query, ids);
+  const transfers = await transfersByDeposit(query, ids);
   return {
     faults: [
       ...(afterId === '' ? await accountFaults(query) : []),

@@ -13,7 +13,8 @@ import { type Rpc, RpcError } from '../../../../control-plane/money/deposits/rpc
 import { openSolanaReader } from '../../../../control-plane/money/deposits/solana.ts';
 import { type Deposit, insertDeposit } from '../../../../control-plane/money/deposits/store.ts';
 import { transfersOf } from '../../../../control-plane/money/deposits/transfers-store.ts';
-import { openWatcher, openWatchLease, type Watcher } from '../../../../control-plane/money/deposits/watch.ts';
+import { openWatcher, type Watcher } from '../../../../control-plane/money/deposits/watch.ts';
+import { openWatchLease } from '../../../../control-plane/money/deposits/watch-lease.ts';
 import { offlineDeposits } from '../../../kit/deposits.ts';
 import { openWorld, type World } from '../../../kit/world.ts';
 

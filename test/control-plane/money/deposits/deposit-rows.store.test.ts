@@ -381,3 +381,11 @@ test('transfers of one deposit are booked even if they are more than a statement
   const booked = { is_counted: true, booking: 'suspense' };
   expect(await transfers.transfersOf(db.read, 'd')).toEqual(found.map((each) => ({ ...each, ...booked })));
 });
+
+test('deposits with new transfers become due even if they are more than a statement has room for', async () => {
+  for (const id of ['first', 'last', 'other']) await add(id);
+  const others = Array.from({ length: 70_000 }, (_, i) => `dep_other_${i}`);
+  const touched = ['first', ...others, 'last'];
+  await run((tx) => store.wake(tx, { chain: 'base', finalMs: 1, touched }, 7));
+  expect(await store.dueDeposits(db.read, 7, 10)).toEqual(['first', 'last']);
+});

@@ -15,7 +15,8 @@ import { creditedState } from '../../../../control-plane/money/deposits/plan.ts'
 import { driveDeposit, type StepDeps } from '../../../../control-plane/money/deposits/steps.ts';
 import { type Deposit, findDeposit } from '../../../../control-plane/money/deposits/store.ts';
 import { transfersOf, upsertTransfer } from '../../../../control-plane/money/deposits/transfers-store.ts';
-import { openWatchLease, openWatcher, type Watcher } from '../../../../control-plane/money/deposits/watch.ts';
+import { openWatcher, type Watcher } from '../../../../control-plane/money/deposits/watch.ts';
+import { openWatchLease } from '../../../../control-plane/money/deposits/watch-lease.ts';
 import { noteRead, offlineDeposits } from '../../../kit/deposits.ts';
 import { openWorld, type World } from '../../../kit/world.ts';
 

@@ -2,7 +2,8 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DEPOSIT_STATES, type DepositState, mayMove } from '../../../../shared/states.ts';
-import { openWatcher, type Watcher, openWatchLease } from '../../../../control-plane/money/deposits/watch.ts';
+import { openWatcher, type Watcher } from '../../../../control-plane/money/deposits/watch.ts';
+import { openWatchLease } from '../../../../control-plane/money/deposits/watch-lease.ts';
 import { driveDeposit, type StepDeps } from '../../../../control-plane/money/deposits/steps.ts';
 import { creditedState } from '../../../../control-plane/money/deposits/plan.ts';
 import type { Block, ChainReader, FoundTransfer } from '../../../../control-plane/money/deposits/reader.ts';

@@ -65,7 +65,10 @@ describe('a transaction on Solana', () => {
     const [transfer] = (await paid()) ?? [];
     const senders = [{ chain: 'solana', address: transfer?.from ?? '' }] as const;
     const screened: string[] = [];
-    const screen: Screen = async (_chain, address) => (screened.push(address), address === 'other' ? 'hit' : 'clear');
+    const screen: Screen = async (_chain, address) => {
+      screened.push(address);
+      return address === 'other' ? 'hit' : 'clear';
+    };
     expect(await screenAll(screen, senders)).toBe('hit');
     expect(screened).toEqual(['sender', 'other']);
   });

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Db } from '../../../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../../../control-plane/foundation.ts';
-import { openWatchLease } from '../../../../control-plane/money/deposits/watch.ts';
+import { openWatchLease } from '../../../../control-plane/money/deposits/watch-lease.ts';
 import { createIds } from '../../../../shared/ids.ts';
 import { seededRng } from '../../../../shared/rng.ts';
 import { openTestDb } from '../../../kit/databases.ts';
