@@ -29,7 +29,7 @@ import { type Endpoints, openEndpoints } from './rental/endpoints/endpoints.ts';
 import { openReservations, type Reservations, type ReservationsDeps } from './rental/reservations/reservations.ts';
 import { type Instances, openInstances } from './rental/instances/instances.ts';
 import type { Probes } from './rental/instances/steps.ts';
-import { findInstance } from './rental/instances/store.ts';
+import { findRental } from './rental/instances/store.ts';
 import type { Images } from './rental/launch/images.ts';
 import { type LaunchRoom, openLaunch } from './rental/launch/launch.ts';
 import type { ModelHub } from './rental/launch/model-hub.ts';
@@ -47,7 +47,7 @@ import type { OpenMax } from './models/gateway/requests.ts';
 import { openReplicas, type Replicas } from './models/replicas/replicas.ts';
 import { openVideos, type Videos } from './models/videos/videos.ts';
 import type { Core, Nudges, Settings } from './settings.ts';
-import { type OwnOutages, openOwnOutages } from './rental/outages/own-outages.ts';
+import { clockSteps, type OwnOutages, openOwnOutages } from './rental/outages/own-outages.ts';
 import { type Live, openLive } from './rental/journal/live.ts';
 import { type Logs, openLogs } from './rental/journal/logs.ts';
 
@@ -96,7 +96,7 @@ export function openMoney(core: Core, settings: Settings, { events, nudges }: { 
     ledger,
     credits,
     launchHoldMinutes,
-    limitOf: async (query, instanceId) => (await findInstance(query, instanceId))?.auto_terminate_ms ?? null,
+    limitOf: async (query, instanceId) => (await findRental(query, instanceId))?.auto_terminate_ms ?? null,
     keepRefundsWithinCharge,
   });
   const supplierStatus: PayingDeps['supplierStatus'] = async (query, id) => (await findSupplier(query, id))?.status;
@@ -234,10 +234,7 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
   const isAnswering = (machineId: string): boolean => link.lifeOf(machineId, '').isAnswering;
   const onEndpointsChanged = (): void => nudges.edge();
   const instances: Instances = openInstances({
-    db,
-    clock,
-    ids,
-    log,
+    ...core,
     events,
     operations,
     metering,
@@ -249,6 +246,7 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
     platformFeeBps,
     appSite,
     quiet,
+    clockSteps,
     endsSlowly: outside.endsSlowly,
     refuseKey: accounts.refuseKey,
     openLaunchesMax: () => settings.openLaunchesPerOrg,

@@ -14,7 +14,7 @@ import { type Segment, segmentsOf } from '../money/metering/store.ts';
 import { disputesOf } from '../money/payouts/disputes.ts';
 import { findProbe } from '../rental/outages/store.ts';
 import { findInstances, type InstanceFilter } from '../rental/instances/search.ts';
-import { findInstance, type InstanceRow } from '../rental/instances/store.ts';
+import { findInstance, type InstanceRow, type RentalRow } from '../rental/instances/store.ts';
 
 /** Limit of the notes of one kind in one answer, because an operator reads no more. */
 const NOTES_SHOWN_MAX = 1_000;
@@ -33,19 +33,19 @@ export interface InstanceEvidence {
   /** The events and decisions that determined the bill, oldest first; the newest thousand of each kind. @throws ServiceError `not_found` */
   why(id: string): Promise<Fields[]>;
   /** A row with its cost until now. */
-  bill(row: InstanceRow): Promise<Fields>;
+  bill(row: RentalRow): Promise<Fields>;
 }
 
 export function openInstanceEvidence({ db, clock, events }: InstanceEvidenceDeps): InstanceEvidence {
   const read = db.read;
-  const withBills = async (rows: InstanceRow[]): Promise<{ row: InstanceRow; fields: Fields }[]> => {
+  const withBills = async <Row extends RentalRow>(rows: Row[]): Promise<{ row: Row; fields: Fields }[]> => {
     const ids = rows.map((row) => row.id);
     const segments = Map.groupBy(await segmentsOf(read, ids), (segment) => segment.subject_id);
     return rows.map((row) => {
       return { row, fields: { ...rowFields(row), ...billFields(segments.get(row.id) ?? [], clock.now()) } };
     });
   };
-  const bill = async (row: InstanceRow): Promise<Fields> => (await withBills([row]))[0]?.fields ?? {};
+  const bill = async (row: RentalRow): Promise<Fields> => (await withBills([row]))[0]?.fields ?? {};
   const found = async (id: string): Promise<InstanceRow> =>
     (await findInstance(read, id)) ?? fail('not_found', `There is no instance ${id}.`);
   return {
@@ -69,7 +69,7 @@ export function openInstanceEvidence({ db, clock, events }: InstanceEvidenceDeps
   };
 }
 
-function rowFields(row: InstanceRow): Fields {
+function rowFields(row: RentalRow): Fields {
   return {
     instance_id: row.id,
     org_id: row.org_id,

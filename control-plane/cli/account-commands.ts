@@ -69,6 +69,9 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     help: 'list your instances, newest first',
     method: 'GET',
     path: '/instances',
+    options: [
+      { flags: '--name <name>', help: 'only those with exactly this name, also ended ones', in: 'query', to: 'name' },
+    ],
     rows: 'data',
     pages: 'cursor',
     columns: INSTANCE,

@@ -5,21 +5,21 @@ import { EXIT, SvcError } from './exit.ts';
 
 const INSTANCE_ID = /^i-[a-z2-7]{20}$/;
 const Page = z.looseObject({
-  data: z.array(z.looseObject({ id: z.string(), name: z.string().nullish(), status: z.string() })),
+  data: z.array(z.looseObject({ id: z.string(), status: z.string() })),
   next_cursor: z.string().nullable(),
 });
 
 /** The id of an instance. A name counts for instances that have not ended. @throws SvcError if none or several have it */
 export async function resolveName(client: Client, text: string): Promise<string> {
   if (INSTANCE_ID.test(text)) return text;
+  const name = encodeURIComponent(text);
   const found: string[] = [];
   for (let cursor: string | null = ''; cursor !== null;) {
     const after: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
     const page: z.infer<typeof Page> = Page.parse(
-      await client.json({ method: 'GET', path: `/instances?limit=200${after}` }),
+      await client.json({ method: 'GET', path: `/instances?limit=200&name=${name}${after}` }),
     );
-    for (const { id, name, status } of page.data)
-      if (name === text && status !== 'terminated' && status !== 'stopped') found.push(id);
+    for (const { id, status } of page.data) if (status !== 'terminated' && status !== 'stopped') found.push(id);
     cursor = page.next_cursor;
   }
   const [id, ...others] = found;

@@ -33,7 +33,10 @@ const LAST_LINES_MS_MAX = 60_000;
 /** Added to the number of a signal, as shells do it. */
 const SIGNAL_CODE = 128;
 
-const Status = z.looseObject({ status: z.string(), status_reason: z.string().nullish() });
+const MainExit = z.looseObject({ code: z.int().nullable(), signal: z.string().nullable() });
+type MainExit = z.infer<typeof MainExit>;
+const Instance = z.looseObject({ status: z.string(), main_exit: MainExit.optional() });
+type Instance = z.infer<typeof Instance>;
 
 export function writeLine(line: Line, { json }: CommonOptions, { print, tell }: SvcDeps): void {
   if (json === true) print(`${JSON.stringify(line)}\n`);
@@ -110,7 +113,7 @@ async function endOf(client: Client, id: string, { clock, interrupted: signal, t
     const isAway = body === undefined;
     if (isAway && !wasAway && !signal.aborted) tell('The API cannot be reached. Asking again until it answers.\n');
     wasAway = isAway;
-    const ended = isAway ? undefined : programEnd(id, Status.parse(body));
+    const ended = isAway ? undefined : programEnd(id, Instance.parse(body));
     if (ended !== undefined) return ended;
     await clock.sleep(POLL_MS, signal);
     if (signal.aborted) throw interruption();
@@ -118,20 +121,18 @@ async function endOf(client: Client, id: string, { clock, interrupted: signal, t
 }
 
 /** Undefined while the program runs. @throws SvcError if the instance has ended before its program */
-function programEnd(id: string, { status, status_reason: reason }: z.infer<typeof Status>): Ending | undefined {
-  const ended = endingOf(reason ?? '');
-  if (ended !== undefined || status === 'running' || status === 'unreachable') return ended;
+function programEnd(id: string, { status, main_exit: exit }: Instance): Ending | undefined {
+  if (exit !== undefined) return endingOf(exit);
+  if (status === 'running' || status === 'unreachable') return undefined;
   const message = `the instance became ${status} before its program ended`;
   const next = `See what happened: svc instance events ${id}`;
   throw new SvcError(EXIT.operationFailed, { code: 'operation_failed', message, next, resourceId: id });
 }
 
-function endingOf(reason: string): Ending | undefined {
-  const [, code, signal] = /exited with code (\d+)|was ended by signal (\w+)/.exec(reason) ?? [];
-  if (code !== undefined) return { code: Number(code), words: `exited with code ${code}` };
-  if (signal === undefined) return undefined;
+function endingOf({ code, signal }: MainExit): Ending {
+  if (code !== null) return { code, words: `exited with code ${code}` };
   const number = Object.entries(constants.signals).find(([name]) => name === signal)?.[1] ?? 0;
-  return { code: SIGNAL_CODE + number, words: `was ended by signal ${signal}` };
+  return { code: SIGNAL_CODE + number, words: `was ended by signal ${signal ?? 'unknown'}` };
 }
 
 /** Resolves when no line has come for a moment. */

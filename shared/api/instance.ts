@@ -48,6 +48,9 @@ const ENVIRONMENT_RULE =
 
 export const Ports = z.array(Port).max(PORTS_MAX).superRefine(refusePorts);
 
+/** What its owner calls an instance. Several may have the same name. */
+export const InstanceName = label(128);
+
 /** The name of a variable of a container. */
 export const EnvKey = z
   .string()
@@ -154,7 +157,7 @@ export const CreateInstance = z
       .describe(
         'Preferred region; the instance may be placed in another one. With tier reserved, it must be a region of the contract',
       ),
-    name: label(128).optional().describe('A name of your own'),
+    name: InstanceName.optional().describe('A name of your own'),
     offering_id: z
       .string()
       .min(1)
@@ -248,7 +251,7 @@ function refusePorts(ports: Port[], context: z.RefinementCtx): void {
 /** Body of PATCH /v1/instances/{id}. */
 export const RenameInstance = z
   .strictObject({
-    name: label(128).nullable().describe('The new name; null removes it'),
+    name: InstanceName.nullable().describe('The new name; null removes it'),
   })
   .meta({ id: 'RenameInstance' });
 
@@ -331,6 +334,18 @@ export const Instance = z
         'When the runtime limit will end the instance. Absent before the instance runs, and after the limit has ended it',
       ),
     status_reason: z.string().optional().describe('The reason for the status, if it needs an explanation'),
+    main_exit: z
+      .strictObject({
+        code: z.int().nullable().describe('Its exit code; null if a signal has ended it'),
+        signal: z
+          .string()
+          .nullable()
+          .describe('The signal that has ended it, such as `SIGKILL`; null if it has exited by itself'),
+      })
+      .optional()
+      .describe(
+        'How the main process of the container has ended. The instance runs on, and costs money. Absent while the process runs, and if it has ended only because the instance was ended',
+      ),
     last_reachable_at: z.iso
       .datetime()
       .optional()

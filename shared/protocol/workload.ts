@@ -72,6 +72,10 @@ export const WORKLOAD_PHASES = [
   'finished',
 ] as const;
 
+/** How a main process has ended: by itself with a code, or by a signal. */
+export const MainExit = z.strictObject({ code: z.int().nullable(), signal: z.string().max(32).nullable() });
+export type MainExit = z.infer<typeof MainExit>;
+
 export const ObservedWorkload = z.strictObject({
   workload_id: z.string().min(1).max(64),
   phase: z.enum(WORKLOAD_PHASES),
@@ -82,7 +86,7 @@ export const ObservedWorkload = z.strictObject({
   /** OpenSSH public key line of this workload's SSH server. It is made on the host and never changes. */
   host_key: z.string().max(256).nullable(),
   /** Set once the container's main process has exited. The container stays up and reachable. */
-  main_exit: z.strictObject({ code: z.int().nullable(), signal: z.string().max(32).nullable() }).nullable(),
+  main_exit: MainExit.nullable(),
   failure_code: z
     .enum([
       'image_pull_failed',

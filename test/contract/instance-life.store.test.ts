@@ -198,23 +198,47 @@ test.each(['on_demand', 'spot'])(
 );
 
 // Specification 2.2: status_reason explains a running rental whose main process is over, and no longer than that.
-test('status_reason reports the end of the main process while the rental runs, after an outage too, until the process runs again', async () => {
+test('main_exit and status_reason report the end of the main process, after an outage too, until the process runs again', async () => {
   await api.world.machine();
   const id = await api.world.run(owner);
   const exited = { phase: 'running', main_exit: { code: 1, signal: null } } as const;
   const over = 'main process exited with code 1';
   await api.world.observe(id, exited);
-  expect(await read(id)).toMatchObject({ status: 'running', status_reason: over });
+  expect(await read(id)).toMatchObject({ status: 'running', status_reason: over, main_exit: exited.main_exit });
   await lose(id);
   await api.world.observe(id, { ...exited, detail: 'news' });
-  expect((await read(id))['status_reason']).toContain('The SSH path is down');
+  expect(await read(id)).toMatchObject({
+    status_reason: expect.stringContaining('The SSH path is down'),
+    main_exit: exited.main_exit,
+  });
   api.world.probeAnswers.delete(id);
   await watch(12_000);
   expect(await read(id)).toMatchObject({ status: 'running', status_reason: over });
   await api.world.observe(id, { ...exited, main_exit: { code: null, signal: 'SIGKILL' } });
-  expect(await read(id)).toMatchObject({ status_reason: 'main process was ended by signal SIGKILL' });
+  expect(await read(id)).toMatchObject({
+    status_reason: 'main process was ended by signal SIGKILL',
+    main_exit: { code: null, signal: 'SIGKILL' },
+  });
   await api.world.start(id);
-  expect(await read(id)).not.toHaveProperty('status_reason');
+  const again = await read(id);
+  expect(again).not.toHaveProperty('status_reason');
+  expect(again).not.toHaveProperty('main_exit');
+});
+
+test('an ended instance keeps the main_exit that its program had, and none that its own end has caused', async () => {
+  await api.world.machine();
+  const [done, busy] = [await api.world.run(owner), await api.world.run(owner)];
+  await api.world.observe(done, { phase: 'running', main_exit: { code: 3, signal: null } });
+  for (const id of [done, busy]) {
+    expect((await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key })).status).toBe(202);
+    await api.world.observe(id, { phase: 'finishing', main_exit: { code: 143, signal: null } });
+    await api.world.observe(id, { phase: 'stopped', main_exit: { code: 143, signal: null } });
+    await api.world.drive();
+  }
+  const shown = async (id: string) => (await api.call('GET', `/v1/instances/${id}`, { key: owner.key })).json;
+  expect(await shown(done)).toMatchObject({ status: 'terminated', main_exit: { code: 3, signal: null } });
+  expect(await shown(busy)).toMatchObject({ status: 'terminated' });
+  expect(await shown(busy)).not.toHaveProperty('main_exit');
 });
 
 // Specification 2.2: name is that of the launch, of a later change, or null.

@@ -43,6 +43,50 @@ test('a session that has just ended launches nothing, and its person is told to 
   });
 });
 
+describe('the list of instances with one name', () => {
+  const list = (query: string, key = owner.key): Promise<Answer> => api.call('GET', `/v1/instances?${query}`, { key });
+  const names = ({ json }: Answer): unknown[] =>
+    (json['data'] as unknown as { name: string | null }[]).map(({ name }) => name);
+
+  test('has these alone, in pages, newest first, also those that have ended', async () => {
+    const ids = [url.split('/').at(-1)];
+    for (const name of ['firs', 'first', 'First', 'first']) {
+      await api.world.machine();
+      await api.world.clock.advance(1);
+      const id = await api.world.launch(owner, { name });
+      if (name === 'first') ids.unshift(id);
+    }
+    await api.world.launch(owner);
+    await call('DELETE');
+    const one = await list('name=first&limit=2');
+    expect(names(one)).toEqual(['first', 'first']);
+    const cursor = encodeURIComponent(one.json.next_cursor ?? '');
+    const two = await list(`name=first&limit=2&cursor=${cursor}`);
+    expect(two.json.next_cursor).toBeNull();
+    const shown = [one, two].flatMap(({ json }) => json['data'] as unknown as { id: string }[]);
+    expect(shown.map(({ id }) => id)).toEqual(ids);
+    for (const other of ['name=firs', 'limit=2'])
+      expect(await list(`${other}&cursor=${cursor}`)).toMatchObject({
+        status: 422,
+        json: { code: 'validation_failed' },
+      });
+  });
+
+  test('is empty for a name that none has, and has none of other organisations', async () => {
+    expect(names(await list('name=second'))).toEqual([]);
+    expect(names(await list('name=first', (await api.account()).key))).toEqual([]);
+  });
+
+  test.each([
+    ['', 'must have at least 1 character'],
+    ['a'.repeat(129), 'must have at most 128 characters'],
+    ['a\u001b[2J', 'must not contain control characters'],
+  ])('refuses what no instance can be named: %j', async (name, rule) => {
+    const refused = await list(`name=${encodeURIComponent(name)}`);
+    expect(refused).toMatchObject({ status: 422, json: { errors: [{ field: 'name', rule }] } });
+  });
+});
+
 // Specification 4.3: name is the only mutable field.
 test.each<[object, string, string]>([
   [{}, 'name', 'is required'],

@@ -17,8 +17,8 @@ export const WorkloadSpec = DesiredWorkload.omit({ desired: true, env: true }).e
 });
 export type WorkloadSpec = z.infer<typeof WorkloadSpec>;
 
-/** A document that no longer fits its schema is null. Otherwise one workload would keep all others of its host from their turn. */
-function readable<T>(schema: z.ZodType<T>): z.ZodType<T | null> {
+/** A document that no longer fits its schema is null. Otherwise one row would keep all others of its host from their turn. */
+export function readable<T>(schema: z.ZodType<T>): z.ZodType<T | null> {
   const document = json(schema);
   return text.nullable().transform((stored) => {
     try {

@@ -3,7 +3,7 @@
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import type { AppAddress } from '../endpoints/app-address.ts';
-import { CONNECTABLE, findInstance, type InstanceRow } from '../instances/store.ts';
+import { CONNECTABLE, findRental, type KeyedRow } from '../instances/store.ts';
 import type { Endpoints } from '../endpoints/endpoints.ts';
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
@@ -29,10 +29,10 @@ export async function appAccess(
   { instanceId, at }: AppAddress,
   { db, endpoints }: { db: Db; endpoints: Endpoints },
 ): Promise<AppAccess | undefined> {
-  const instance = await findInstance(db.read, instanceId);
+  const instance = await findRental(db.read, instanceId);
   if (instance === undefined || !CONNECTABLE.has(instance.status)) return undefined;
   const { machine_id: machineId, workload_id: workloadId, launch } = instance;
-  const served = launch.ports.find((one) =>
+  const served = launch?.ports.find((one) =>
     at === 'primary' ? one.primary === true : one.port === at && one.protocol === 'http',
   );
   const endpoint = await endpoints.find(db.read, instanceId);
@@ -45,15 +45,18 @@ export async function appAccess(
 /** Keys are read for every connection, so a key that is added or deleted takes effect at the next login. */
 export async function endpointAccess(
   instanceId: string,
-  deps: { db: Db; endpoints: Endpoints; keysOf(query: Query, instance: InstanceRow): Promise<string[]> },
+  deps: { db: Db; endpoints: Endpoints; keysOf(query: Query, instance: KeyedRow): Promise<string[]> },
 ): Promise<EndpointAccess | undefined> {
   const { db, endpoints } = deps;
-  const instance = await findInstance(db.read, instanceId);
+  const instance = await findRental(db.read, instanceId);
   const endpoint = await endpoints.find(db.read, instanceId);
   if (instance === undefined || !CONNECTABLE.has(instance.status) || endpoint === undefined || !endpoint.open)
     return undefined;
   if (instance.machine_id === null || instance.workload_id === null) return undefined;
-  const authorizedKeys = await deps.keysOf(db.read, instance);
+  // The request says which keys may log in. If it cannot be read, none may.
+  const { request } = instance;
+  if (request === null) return undefined;
+  const authorizedKeys = await deps.keysOf(db.read, { ...instance, request });
   return { machineId: instance.machine_id, workloadId: instance.workload_id, authorizedKeys };
 }
 

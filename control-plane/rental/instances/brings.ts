@@ -6,9 +6,8 @@ import type { Feed } from '../../base/events/events.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import { type BalanceWarningsDeps, warnOfBalances } from './balance-warnings.ts';
-import { countByStatus, dueForMs } from './store.ts';
 import type { Instances } from './instances.ts';
-import { DUE_INSTANCES } from './overview.ts';
+import { countByStatus, DUE_INSTANCES, dueForMs } from './overview.ts';
 import { placementRoute } from './placement-route.ts';
 import { instanceRoutes } from './routes.ts';
 

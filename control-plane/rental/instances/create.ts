@@ -340,5 +340,6 @@ export function newInstance(
     gpu_fault: null,
     gpu_fault_since_ms: null,
     gpu_whole_ms: null,
+    main_exit: null,
   };
 }

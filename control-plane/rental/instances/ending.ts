@@ -8,34 +8,34 @@ import * as store from './store.ts';
 import type { OperationRow } from '../../base/operations/operations.ts';
 
 /** Statuses that an operator cannot end any more. */
-const ENDED: ReadonlySet<store.InstanceRow['status']> = new Set(['stopping', 'stopped', 'terminated']);
+const ENDED: ReadonlySet<store.RentalRow['status']> = new Set(['stopping', 'stopped', 'terminated']);
 
 /** Returns the changed instance and the machine to notify. @throws ServiceError `not_found`, `conflict` if it is ending or has ended */
 export async function endByOperator(
   id: string,
   reason: string,
   deps: MoveDeps & { db: Db; clock: Clock },
-): Promise<[store.InstanceRow, string | null]> {
-  const seen = await store.findInstance(deps.db.read, id);
+): Promise<[store.RentalRow, string | null]> {
+  const seen = await store.findRental(deps.db.read, id);
   if (seen === undefined) return fail('not_found', `There is no instance ${id}.`);
   return deps.db.tx('instances.end', async (tx) => {
     await lockRental(tx, seen);
-    return endRental(tx, (await store.findInstance(tx, id)) ?? seen, reason, deps);
+    return endRental(tx, (await store.findRental(tx, id)) ?? seen, reason, deps);
   });
 }
 
 async function endRental(
   tx: Tx,
-  instance: store.InstanceRow,
+  instance: store.RentalRow,
   reason: string,
   deps: MoveDeps & { clock: Clock },
-): Promise<[store.InstanceRow, string | null]> {
+): Promise<[store.RentalRow, string | null]> {
   if (ENDED.has(instance.status)) return fail('conflict', `The instance is ${instance.status} already.`);
   const to = instance.status === 'running' ? 'stopping' : 'terminated';
   const statusReason = `Ended by the operator: ${reason}`;
   await move(tx, instance, { to, nowMs: deps.clock.now(), reason: statusReason }, deps);
   if (to === 'stopping' && instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
-  return [(await store.findInstance(tx, instance.id)) ?? instance, instance.machine_id];
+  return [(await store.findRental(tx, instance.id)) ?? instance, instance.machine_id];
 }
 
 /**
@@ -47,7 +47,7 @@ export async function stopUnpaid(
   deps: MoveDeps & { db: Db; clock: Clock },
 ): Promise<string | null | undefined> {
   const { db, clock } = deps;
-  const instance = await store.findInstance(db.read, id);
+  const instance = await store.findRental(db.read, id);
   if (instance?.status !== 'running') return undefined;
   const reason = 'The balance no longer covers this instance. Add funds and launch again.';
   return db.tx('instances.unpaid', async (tx) => {
@@ -71,7 +71,7 @@ export async function remove(
   settle: (tx: Tx, operation: OperationRow, instanceId: string) => Promise<void>,
   deps: MoveDeps & { db: Db; clock: Clock },
 ): Promise<Removed> {
-  const seen = await store.findInstance(deps.db.read, id);
+  const seen = await store.findRental(deps.db.read, id);
   // Otherwise a stranger could hold the row while its owner needs it.
   if (seen?.org_id !== caller.orgId) return failGone(id);
   return deps.db.tx('instances.remove', async (tx) => {
@@ -98,7 +98,7 @@ async function removeOne(
   id: string,
   deps: MoveDeps & { clock: Clock },
 ): Promise<Removed> {
-  const instance = await store.findInstance(tx, id);
+  const instance = await store.findRental(tx, id);
   if (instance === undefined || instance.status === 'terminated' || instance.status === 'stopped') return failGone(id);
   const kind = 'instance.delete';
   const isStopping = instance.status === 'stopping';

@@ -4,6 +4,8 @@ import type { Db, Tx } from '../../base/db/db.ts';
 import { openRowFailures } from '../../base/db/row-failures.ts';
 import type { HeldGpus } from '../../fleet/supply/intake.ts';
 import { findWorkload, instancesOf } from '../../fleet/workloads/store.ts';
+import { type ClockStep, passedMs } from './clock-steps.ts';
+import { gpuStatesOf, setGpuFault, setGpuWhole } from './gpu-store.ts';
 import type { GpuGrace } from './plan.ts';
 import { runningReason } from './view.ts';
 import { appendEvent, chargeFrom, lockRental, type MoveDeps } from './states.ts';
@@ -27,7 +29,7 @@ export async function noteGpus(found: readonly HeldGpus[], nowMs: number, deps: 
   const failures = openRowFailures();
   const faults = new Map(found.map(({ heldBy, fault }) => [heldBy, fault]));
   const ids = await instancesOf(db.read, [...faults.keys()]);
-  for (const rental of await store.gpuStatesOf(db.read, ids)) {
+  for (const rental of await gpuStatesOf(db.read, ids)) {
     const fault = faults.get(rental.workload_id ?? '');
     if (fault === undefined || !isNews(rental, fault)) continue;
     const noted = db.tx('instances.gpus', async (tx) => {
@@ -54,18 +56,18 @@ async function noteOnRental(
   deps: MoveDeps,
 ): Promise<void> {
   const workload = await findWorkload(tx, workloadId);
-  const instance = workload === undefined ? undefined : await store.findInstance(tx, workload.instance_id);
+  const instance = workload === undefined ? undefined : await store.findRental(tx, workload.instance_id);
   // Ignores reports about the workload of an earlier placement.
   if (workload === undefined || instance === undefined || instance.workload_id !== workloadId) return;
   const { fault, nowMs } = found;
   if (!isNews(instance, fault)) return;
   await store.makeDue(tx, instance.id, nowMs);
   const { status, gpu_fault: known, gpu_fault_since_ms: sinceMs } = instance;
-  if (fault !== null && known !== null) return store.setGpuWhole(tx, instance.id, null);
+  if (fault !== null && known !== null) return setGpuWhole(tx, instance.id, null);
   if (fault === null && status === 'running' && nowMs < (sinceMs ?? 0) + FAULT_MS_MIN)
-    return store.setGpuWhole(tx, instance.id, nowMs);
+    return setGpuWhole(tx, instance.id, nowMs);
   if (fault === null) return mend(tx, instance, { nowMs, sinceMs: null, observed: workload.observed }, deps);
-  await store.setGpuFault(tx, instance.id, { fault, nowMs });
+  await setGpuFault(tx, instance.id, { fault, nowMs });
   if (status === 'running') {
     await store.noteReason(tx, instance.id, runningReason({ gpuFault: fault, observed: workload.observed }));
     await deps.metering.pauseForGpuFault(tx, instance.id, nowMs, `the host found a GPU broken: ${fault}`);
@@ -75,14 +77,14 @@ async function noteOnRental(
 
 async function mend(
   tx: Tx,
-  instance: store.InstanceRow,
+  instance: store.RentalRow,
   { nowMs, sinceMs, observed }: { nowMs: number; sinceMs: number | null; observed: ObservedWorkload | null },
   deps: MoveDeps,
 ): Promise<void> {
   const { id, status } = instance;
-  await store.setGpuFault(tx, id, { fault: null, nowMs });
+  await setGpuFault(tx, id, { fault: null, nowMs });
   // Its recovery may count from a good probe before this, but it is not charged for a time with a broken GPU.
-  if (status === 'unreachable') await store.setGpuWhole(tx, id, instance.gpu_whole_ms ?? nowMs);
+  if (status === 'unreachable') await setGpuWhole(tx, id, instance.gpu_whole_ms ?? nowMs);
   if (status === 'running') {
     await store.noteReason(tx, id, runningReason({ gpuFault: null, observed }));
     await chargeFrom(tx, instance, sinceMs ?? nowMs, deps);
@@ -95,7 +97,7 @@ async function mend(
  * not for time before it was running: it may have been out of reach in between. One that is out of reach is charged from its recovery on.
  */
 export async function endFault(tx: Tx, id: string, nowMs: number, deps: MoveDeps): Promise<void> {
-  const instance = await store.findInstance(tx, id);
+  const instance = await store.findRental(tx, id);
   if (instance === undefined || instance.gpu_fault === null || instance.gpu_whole_ms === null) return;
   if (!store.CONNECTABLE.has(instance.status)) return;
   const workload = await findWorkload(tx, instance.workload_id ?? '');
@@ -104,13 +106,18 @@ export async function endFault(tx: Tx, id: string, nowMs: number, deps: MoveDeps
 }
 
 /** When an instance with broken GPUs is given up, or its fault ends; undefined while the GPUs are whole. */
-export function gpuGrace({
-  gpu_fault: fault,
-  gpu_fault_since_ms: sinceMs,
-  gpu_whole_ms: wholeMs,
-}: Pick<store.InstanceRow, 'gpu_fault' | 'gpu_fault_since_ms' | 'gpu_whole_ms'>): GpuGrace | undefined {
+export function gpuGrace(
+  {
+    gpu_fault: fault,
+    gpu_fault_since_ms: sinceMs,
+    gpu_whole_ms: wholeMs,
+  }: Pick<store.InstanceRow, 'gpu_fault' | 'gpu_fault_since_ms' | 'gpu_whole_ms'>,
+  nowMs: number,
+  steps: readonly ClockStep[],
+): GpuGrace | undefined {
   if (fault === null || sinceMs === null) return undefined;
-  return { fault, untilMs: sinceMs + GRACE_MS, endsMs: wholeMs === null ? null : sinceMs + FAULT_MS_MIN };
+  const untilMs = nowMs + GRACE_MS - passedMs(sinceMs, nowMs, steps);
+  return { fault, untilMs, endsMs: wholeMs === null ? null : sinceMs + FAULT_MS_MIN };
 }
 
 export interface PullLoginDeps {

@@ -5,17 +5,18 @@ import type { PullLogin } from '../../../shared/protocol/link.ts';
 import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
-import type { PageStart } from '../../base/http/cursors.ts';
 import type { Driver } from '../../base/operations/engine.ts';
 import type { OperationRow } from '../../base/operations/operations.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
 import type { LaunchRoom } from '../launch/launch.ts';
 import type { AppSite } from '../endpoints/app-address.ts';
 import type { Endpoint, Endpoints } from '../endpoints/endpoints.ts';
+import type { ClockStep } from './clock-steps.ts';
 import { assertMayLaunch, create, type Created } from './create.ts';
 import { endByOperator, stopUnpaid, remove } from './ending.ts';
 import type { HeldGpus } from '../../fleet/supply/intake.ts';
 import type { Whereabouts } from './launch.ts';
+import { gpuStatesOf } from './gpu-store.ts';
 import { gpuGrace, noteGpus, pullLogin, type PullLoginDeps } from './host-messages.ts';
 import { confirmOutage, endOutage, giveUp, makeGood } from './outages.ts';
 import { plan } from './plan.ts';
@@ -48,19 +49,19 @@ export interface InstanceWithEndpoint {
 /** Applies verdicts about the SSH path, in the caller's transaction. False if the status of the instance has changed meanwhile. */
 export interface Verdicts {
   /** The first statement of a transaction that carries out a verdict. */
-  lock(tx: Tx, instance: store.InstanceRow): Promise<void>;
+  lock(tx: Tx, instance: store.RentalRow): Promise<void>;
   /** The instance is out of reach since `sinceMs`, and is not charged from then on. */
-  confirmOutage(tx: Tx, instance: store.InstanceRow, outage: { sinceMs: number; evidence: string }): Promise<boolean>;
+  confirmOutage(tx: Tx, instance: store.RentalRow, outage: { sinceMs: number; evidence: string }): Promise<boolean>;
   /** The instance runs again, and is charged from `sinceMs`, the time of the first good probe. */
-  endOutage(tx: Tx, instance: store.InstanceRow, sinceMs: number): Promise<boolean>;
+  endOutage(tx: Tx, instance: store.RentalRow, sinceMs: number): Promise<boolean>;
   /** The instance was out of reach between the two times while it counted as running. It is not charged for them. */
   makeGood(
     tx: Tx,
-    instance: store.InstanceRow,
+    instance: store.RentalRow,
     outage: { sinceMs: number; untilMs: number; evidence: string },
   ): Promise<boolean>;
   /** The grace of an outage is over, so the instance has failed. */
-  giveUp(tx: Tx, instance: store.InstanceRow, reason: string): Promise<boolean>;
+  giveUp(tx: Tx, instance: store.RentalRow, reason: string): Promise<boolean>;
   /** Good probes advance `last_reachable_at`. */
   noteReachable(tx: Tx, rows: readonly { id: string; goodMs: number }[]): Promise<void>;
 }
@@ -77,7 +78,7 @@ export interface Instances extends Verdicts {
   rename(tx: Tx, orgId: string, id: string, name: string | null): Promise<InstanceWithEndpoint>;
   /** @throws ServiceError `not_found` */
   get(orgId: string, id: string): Promise<InstanceWithEndpoint>;
-  list(orgId: string, start: PageStart): Promise<InstanceWithEndpoint[]>;
+  list(orgId: string, page: store.InstancesPage): Promise<InstanceWithEndpoint[]>;
   /** The instances in the form of the API, without credentials. Instances of other organisations are left out. */
   describe(query: Query, orgId: string, ids: readonly string[]): Promise<Map<string, Instance>>;
   /** The instance in the form of the API. `credentials` shows the application's password, which nothing else does. */
@@ -95,12 +96,14 @@ export interface Instances extends Verdicts {
   /** Ends an instance if the balance does not cover it any more. */
   stopUnpaid(id: string): Promise<void>;
   /** Ends an instance for the operator. The customer reads the reason. @throws ServiceError `not_found`, `conflict` if it is ending or has ended */
-  end(id: string, reason: string): Promise<store.InstanceRow>;
+  end(id: string, reason: string): Promise<store.RentalRow>;
 }
 
 export type InstancesDeps = StepDeps &
   PullLoginDeps & {
     runnable: LaunchRoom['runnable'];
+    /** The times that never passed, because the wall clock was set forward over them. */
+    clockSteps(query: Query): Promise<ClockStep[]>;
     /** Called after a commit: sends the machine its desired state. */
     push(machineId: string): void;
     /** Called after a commit that may have opened or closed an endpoint. */
@@ -152,7 +155,7 @@ export function openInstances(deps: InstancesDeps): Instances {
     },
     rename: (tx, orgId, id, name) => rename(tx, orgId, { id, name }, deps),
     get: (orgId, id) => shownInstance(db.read, orgId, id, endpoints),
-    list: async (orgId, start) => withEndpoints(db.read, await store.instancesOfOrg(db.read, orgId, start), deps),
+    list: async (orgId, page) => withEndpoints(db.read, await store.instancesOfOrg(db.read, orgId, page), deps),
     describe: async (query, orgId, ids) => {
       const found = await withEndpoints(query, await store.instancesByIds(query, orgId, ids), deps);
       return new Map(found.map((each) => [each.instance.id, show(each, undefined, deps)]));
@@ -281,21 +284,22 @@ async function shownInstance(
 
 async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {
   const { db } = deps;
-  const instance = await store.findInstance(db.read, id);
+  const instance = await store.findRental(db.read, id);
   if (instance === undefined) return [];
   const workload = instance.workload_id === null ? undefined : await findWorkload(db.read, instance.workload_id);
+  const steps = instance.gpu_fault === null ? [] : await deps.clockSteps(db.read);
   const nowMs = deps.clock.now();
   const step = plan(
     {
       status: instance.status,
       enteredMs: instance.entered_ms,
       ...timesOf(instance, workload, nowMs),
-      endsByItself: instance.request.auto_terminate_hours !== undefined,
-      ownImage: instance.launch.own_image,
+      endsByItself: instance.shown.auto_terminate_hours !== null,
+      ownImage: instance.launch?.own_image ?? false,
       triedMachines: instance.tried_machine_ids.length,
       autoTerminateMs: instance.auto_terminate_ms,
       observed: workload?.observed ?? null,
-      gpuGrace: gpuGrace(instance),
+      gpuGrace: gpuGrace(instance, nowMs, steps),
       quiet: deps.quiet,
     },
     nowMs,
@@ -310,9 +314,10 @@ async function noteObserved(
   observed: ObservedWorkload,
   deps: InstancesDeps,
 ): Promise<void> {
-  const [instance] = await store.gpuStatesOf(tx, [instanceId]);
+  const [instance] = await gpuStatesOf(tx, [instanceId]);
   if (instance === undefined || instance.workload_id !== observed.workload_id) return;
   if (observed.host_key !== null) await deps.endpoints.setHostKey(tx, instanceId, observed.host_key);
   await store.noteReason(tx, instanceId, runningReason({ gpuFault: instance.gpu_fault, observed }));
+  await store.noteExit(tx, instanceId, observed.main_exit);
   await store.makeDue(tx, instanceId, deps.clock.now());
 }

@@ -6,7 +6,7 @@ import * as store from './store.ts';
 /** Ends billing at the last proof of life. Charges past that time are reversed, and the transfers carry the evidence. */
 export function confirmOutage(
   tx: Tx,
-  instance: store.InstanceRow,
+  instance: store.RentalRow,
   outage: { sinceMs: number; nowMs: number; evidence: string },
   deps: MoveDeps,
 ): Promise<boolean> {
@@ -31,7 +31,7 @@ export function confirmOutage(
  */
 export async function endOutage(
   tx: Tx,
-  instance: store.InstanceRow,
+  instance: store.RentalRow,
   { sinceMs, nowMs }: { sinceMs: number; nowMs: number },
   deps: MoveDeps,
 ): Promise<boolean> {
@@ -42,19 +42,19 @@ export async function endOutage(
 /** Confirms an outage that has ended while its verdict was held, and ends it. False if the instance has left `running` in the meantime. */
 export async function makeGood(
   tx: Tx,
-  instance: store.InstanceRow,
+  instance: store.RentalRow,
   outage: { sinceMs: number; untilMs: number; nowMs: number; evidence: string },
   deps: MoveDeps,
 ): Promise<boolean> {
   if (!(await confirmOutage(tx, instance, outage, deps))) return false;
-  const out = await store.findInstance(tx, instance.id);
+  const out = await store.findRental(tx, instance.id);
   return out !== undefined && endOutage(tx, out, { sinceMs: outage.untilMs, nowMs: outage.nowMs }, deps);
 }
 
 /** Ends an instance at the end of the grace. The tombstone of the workload holds the GPUs until the host reports the container gone. */
 export function giveUp(
   tx: Tx,
-  instance: store.InstanceRow,
+  instance: store.RentalRow,
   end: { nowMs: number; reason: string },
   deps: MoveDeps,
 ): Promise<boolean> {

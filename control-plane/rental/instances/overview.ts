@@ -1,6 +1,7 @@
-// What operators see of instances at a glance: the GPUs that are rented, the recent launches, and the rows that are due.
+// What operators see of instances at a glance: how many there are, the GPUs that are rented, the recent launches, and the rows that
+// are due.
 import { z } from 'zod';
-import { flag, int, ucents } from '../../base/db/columns.ts';
+import { flag, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, sql } from '../../base/db/db.ts';
 import { countDue, type DueRows } from '../../base/http/overview.ts';
 
@@ -34,4 +35,21 @@ export function launchesSince(query: Query, sinceMs: number): Promise<z.infer<ty
     sql`select created_ms, ready_ms, case when status in ('allocating', 'starting') then 1 else 0 end as is_on_its_way from instances
         where created_ms > ${sinceMs} order by created_ms desc, id desc limit ${LAUNCHES_READ_MAX}`,
   );
+}
+
+const StatusRow = z.object({ status: text, count: int });
+const DueRow = z.object({ due_ms: int.nullable() });
+
+/** The number of instances in each status, without `terminated`. */
+export function countByStatus(query: Query): Promise<z.infer<typeof StatusRow>[]> {
+  return query.all(
+    StatusRow,
+    sql`select status, count(*) as count from instances where status <> 'terminated' group by status`,
+  );
+}
+
+/** How long the oldest due row has waited for the engine; 0 if none is due. */
+export async function dueForMs(query: Query, nowMs: number): Promise<number> {
+  const row = await query.one(DueRow, sql`select min(due_ms) as due_ms from instances where due_ms is not null`);
+  return Math.max(0, nowMs - (row?.due_ms ?? nowMs));
 }

@@ -1,8 +1,8 @@
 // The routes of /v1/instances (specification 4.3).
 import { z } from 'zod';
-import { CreateInstance, Instance, RenameInstance } from '../../../shared/api/instance.ts';
+import { CreateInstance, Instance, InstanceName, RenameInstance } from '../../../shared/api/instance.ts';
 import { Operation } from '../../../shared/api/operation.ts';
-import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import { pageParameters, pageSchema } from '../../../shared/api/page.ts';
 import type { Db } from '../../base/db/db.ts';
 import { assertMay } from '../../base/http/checks.ts';
 import { byCreation, type Cursors } from '../../base/http/cursors.ts';
@@ -10,6 +10,10 @@ import { type Reply, type Route, route } from '../../base/http/route.ts';
 import { type OperationRow, operationView } from '../../base/operations/operations.ts';
 import type { Instances } from './instances.ts';
 
+const ListQuery = z.strictObject({
+  ...pageParameters,
+  name: InstanceName.optional().describe('Only instances with exactly this name, also those that have ended'),
+});
 const GetQuery = z.strictObject({
   include: z
     .enum(['credentials'])
@@ -37,12 +41,13 @@ function listRoute({ cursors, instances }: { cursors: Cursors; instances: Instan
     summary: 'List instances, newest first',
     scope: 'instances:read',
     idempotency: 'none',
-    query: PageQuery,
+    query: ListQuery,
     responses: { 200: { description: 'A page of instances', schema: pageSchema(Instance) } },
     errors: [],
     handler: async ({ caller, query }) => {
-      const list = `instances/${caller.orgId}`;
-      const body = await cursors.page(list, query, (start) => instances.list(caller.orgId, start), {
+      const { name } = query;
+      const list = `instances/${caller.orgId}${name === undefined ? '' : `/${name}`}`;
+      const body = await cursors.page(list, query, (start) => instances.list(caller.orgId, { ...start, name }), {
         at: ({ instance }) => byCreation(instance),
         show: (found) => instances.show(found),
       });

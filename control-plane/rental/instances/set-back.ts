@@ -1,8 +1,10 @@
-// Instances that start or stop while somebody sets the wall clock back. All times that were written before are then in the future: when the row is
-// due, and since when it waits. Without a correction, nothing would happen to it until the clock has caught up.
+// Instances that wait for a time while somebody sets the wall clock back: they start or stop, or their GPU is broken. All times that were written
+// before are then in the future: when the row is due, and since when it waits. Without a correction, nothing would happen to it until the clock has
+// caught up.
 //
 // Example: a probe fails at 13:00:00 and is due again at 13:00:01. The clock is set back to 12:00:00. The next look of the engine makes the row due
-// at once, and its status counts as begun at 12:00:00.
+// at once, and its status counts as begun at 12:00:00. The status of an instance with a broken GPU is running: it keeps its begin, because charges
+// count from it.
 import type { Clock } from '../../../shared/clock.ts';
 import { idRow } from '../../base/db/columns.ts';
 import { type Db, join, type Sql, sql } from '../../base/db/db.ts';
@@ -38,9 +40,10 @@ export function openDue({ db, clock, quiet }: DueDeps): Driver['due'] {
   };
 }
 
-/** Makes the rows due. Their status has begun at `enteredMs` at the latest. */
+/** Makes the rows due. A status that passes has begun at `enteredMs` at the latest. */
 async function correct(db: Db, isLater: Sql, enteredMs: number): Promise<void> {
-  const waits = sql`status in ('allocating', 'starting', 'stopping') and ${isLater}`;
+  const passes = sql`status in ('allocating', 'starting', 'stopping')`;
+  const waits = sql`(${passes} or (status = 'running' and gpu_fault is not null)) and ${isLater}`;
   const ids = await db.read.all(idRow, sql`select id from instances where ${waits} order by id`);
   for (let from = 0; from < ids.length; from += PIECE) {
     const piece = ids.slice(from, from + PIECE).map(({ id }) => id);
@@ -48,7 +51,7 @@ async function correct(db: Db, isLater: Sql, enteredMs: number): Promise<void> {
       await tx.lock('instance', ...piece);
       await tx.run(
         sql`update instances set due_ms = ${enteredMs}, facts_version = facts_version + 1,
-              entered_ms = case when entered_ms > ${enteredMs} then ${enteredMs} else entered_ms end
+              entered_ms = case when ${passes} and entered_ms > ${enteredMs} then ${enteredMs} else entered_ms end
             where id in (${join(piece)}) and ${waits}`,
       );
     });
@@ -57,7 +60,7 @@ async function correct(db: Db, isLater: Sql, enteredMs: number): Promise<void> {
 
 /** Times of a workload and of the last good probe for the plan. One that is in the future counts as the time at which the status began. */
 export function timesOf(
-  { entered_ms: enteredMs, last_reachable_ms: reachedMs }: store.InstanceRow,
+  { entered_ms: enteredMs, last_reachable_ms: reachedMs }: store.RentalRow,
   workload: WorkloadRow | undefined,
   nowMs: number,
 ): { placedMs: number | null; startingMs: number | null; reachedMs: number | null } {

@@ -112,7 +112,7 @@ const EXPLAINS_NEXT = new Set<InstanceState>(['unreachable', 'stopping', 'stoppe
  */
 export async function lockRental(
   tx: Tx,
-  { id, org_id: orgId, supplier_id: supplierId }: Pick<store.InstanceRow, 'id' | 'org_id' | 'supplier_id'>,
+  { id, org_id: orgId, supplier_id: supplierId }: Pick<store.RentalRow, 'id' | 'org_id' | 'supplier_id'>,
 ): Promise<void> {
   await tx.lock('org', orgId);
   if (supplierId !== null) await tx.lock('supplier', supplierId);
@@ -124,7 +124,7 @@ export async function lockRental(
  * The way back from `unreachable` appends `instance.recovered`, and the way out of `error` or `stopped` appends nothing, because each of
  * the four public events is sent once (specification 6.1).
  */
-export async function move(tx: Tx, instance: store.InstanceRow, step: Move, deps: MoveDeps): Promise<boolean> {
+export async function move(tx: Tx, instance: store.RentalRow, step: Move, deps: MoveDeps): Promise<boolean> {
   const { id, status: from } = instance;
   const { to, nowMs } = step;
   if (!mayMove(INSTANCE_STATES, from, to)) throw new Error(`instance ${id} cannot go from ${from} to ${to}`);
@@ -155,7 +155,7 @@ export async function move(tx: Tx, instance: store.InstanceRow, step: Move, deps
 /** False if the status is no longer that of `instance`. Without a `reason`, the reason that is shown stays if it also explains the next status. */
 function changeStatus(
   tx: Tx,
-  { id, status: from }: store.InstanceRow,
+  { id, status: from }: store.RentalRow,
   { to, nowMs, patch }: Move,
   reason: string | undefined,
 ): Promise<boolean> {
@@ -176,7 +176,7 @@ function changeStatus(
 }
 
 /** The runtime limit of a rental, if it has passed. It may have passed while we were away. A rental is not charged beyond it, however it ends. */
-function passedLimitMs({ auto_terminate_ms: limitMs }: store.InstanceRow, nowMs: number): number | undefined {
+function passedLimitMs({ auto_terminate_ms: limitMs }: store.RentalRow, nowMs: number): number | undefined {
   return limitMs !== null && limitMs < nowMs ? limitMs : undefined;
 }
 
@@ -188,12 +188,12 @@ function earliest(...times: (number | undefined)[]): number | undefined {
 /** Charges the instance from now on, or from its first good probe after an outage. It is not charged while a GPU is broken. */
 async function beginBilling(
   tx: Tx,
-  instance: store.InstanceRow,
+  instance: store.RentalRow,
   { nowMs, billedFromMs }: Move,
   deps: MoveDeps,
 ): Promise<void> {
   // The instance is read again, because `instance` may be older than the last probe.
-  const current = await store.findInstance(tx, instance.id);
+  const current = await store.findRental(tx, instance.id);
   if (current?.gpu_fault === null) {
     const wholeMs = Math.min(current.gpu_whole_ms ?? 0, nowMs);
     await chargeFrom(tx, instance, Math.max(billedFromMs ?? nowMs, wholeMs), deps);
@@ -204,12 +204,12 @@ async function beginBilling(
 }
 
 /** A rental is not charged beyond its limit, so it gets no credit for later time either. */
-async function releaseHold(tx: Tx, instance: store.InstanceRow, nowMs: number, { metering }: MoveDeps): Promise<void> {
+async function releaseHold(tx: Tx, instance: store.RentalRow, nowMs: number, { metering }: MoveDeps): Promise<void> {
   await metering.releaseHold(tx, instance.id, instance.org_id, passedLimitMs(instance, nowMs) ?? nowMs);
 }
 
 /** Opens a metering segment at the price of the placement. */
-export async function chargeFrom(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: MoveDeps): Promise<void> {
+export async function chargeFrom(tx: Tx, instance: store.RentalRow, nowMs: number, deps: MoveDeps): Promise<void> {
   await deps.metering.openSegment(tx, {
     subjectId: instance.id,
     orgId: instance.org_id,
@@ -224,18 +224,18 @@ export async function chargeFrom(tx: Tx, instance: store.InstanceRow, nowMs: num
 }
 
 /** What an instance that runs from now on shows as `status_reason`. Row and report are read again, because `instance` is older than the probe. */
-export async function presentReason(tx: Tx, { id, workload_id }: store.InstanceRow): Promise<string | null> {
+export async function presentReason(tx: Tx, { id, workload_id }: store.RentalRow): Promise<string | null> {
   const workload = await findWorkload(tx, workload_id ?? '');
-  const gpuFault = (await store.findInstance(tx, id))?.gpu_fault ?? null;
+  const gpuFault = (await store.findRental(tx, id))?.gpu_fault ?? null;
   return runningReason({ gpuFault, observed: workload?.observed ?? null });
 }
 
-async function removeFromHost(tx: Tx, instance: store.InstanceRow, deps: MoveDeps): Promise<void> {
+async function removeFromHost(tx: Tx, instance: store.RentalRow, deps: MoveDeps): Promise<void> {
   if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
   await deps.endpoints.close(tx, instance.id);
 }
 
-async function finishOperations(tx: Tx, instance: store.InstanceRow, step: Move, deps: MoveDeps): Promise<void> {
+async function finishOperations(tx: Tx, instance: store.RentalRow, step: Move, deps: MoveDeps): Promise<void> {
   const { operations } = deps;
   const create = instance.create_operation_id;
   if (step.to === 'starting') await operations.move(tx, create, 'in_progress', { resourceId: instance.id });
@@ -253,7 +253,7 @@ async function finishOperations(tx: Tx, instance: store.InstanceRow, step: Move,
 
 async function appendMove(
   tx: Tx,
-  instance: store.InstanceRow,
+  instance: store.RentalRow,
   { to, reason, sinceMs }: { to: InstanceState; reason: string | null; sinceMs: number | null },
   deps: MoveDeps,
 ): Promise<void> {
@@ -267,7 +267,7 @@ async function appendMove(
 /** Appends an event about an instance. `sinceMs` is the time from which the change counts for billing, if not now. */
 export async function appendEvent(
   tx: Tx,
-  instance: store.InstanceRow,
+  instance: store.RentalRow,
   change: { type: EventType; status: InstanceState; reason: string | null; sinceMs: number | null },
   { events }: Pick<MoveDeps, 'events'>,
 ): Promise<void> {

@@ -35,7 +35,7 @@ export interface Probes {
 }
 
 /** Performs one step. Returns the ids of machines whose desired state has changed. */
-export async function perform(instance: store.InstanceRow, step: Step, deps: StepDeps): Promise<string[]> {
+export async function perform(instance: store.RentalRow, step: Step, deps: StepDeps): Promise<string[]> {
   switch (step.do) {
     case 'place':
       return withMoneyHeldForLater(instance.org_id, () => replace(instance, step.because, deps), deps).catch(
@@ -93,8 +93,8 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
 }
 
 /** Ends an instance at its runtime limit, like a DELETE with another reason (specification 3.1). Time after the limit is not charged. */
-async function expire(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: StepDeps): Promise<boolean> {
-  const hours = instance.request.auto_terminate_hours ?? 0;
+async function expire(tx: Tx, instance: store.RentalRow, nowMs: number, deps: StepDeps): Promise<boolean> {
+  const hours = instance.shown.auto_terminate_hours ?? 0;
   const reason = `The runtime limit of ${hours} hour${hours === 1 ? '' : 's'} was reached.`;
   const to = instance.status === 'running' ? 'stopping' : 'terminated';
   const patch = { auto_terminate_ms: null };
@@ -107,12 +107,12 @@ async function expire(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: 
  * True if the broken GPU of the instance works again since `instance` was read, for example at the end of its grace. Other changes do not stop a
  * step: a host that reports something new all the time could otherwise hold it off for ever.
  */
-async function isMended(tx: Tx, instance: store.InstanceRow): Promise<boolean> {
-  return instance.gpu_fault !== null && (await store.findInstance(tx, instance.id))?.gpu_fault === null;
+async function isMended(tx: Tx, instance: store.RentalRow): Promise<boolean> {
+  return instance.gpu_fault !== null && (await store.findRental(tx, instance.id))?.gpu_fault === null;
 }
 
 async function moved(
-  instance: store.InstanceRow,
+  instance: store.RentalRow,
   deps: StepDeps,
   body: (tx: Tx, nowMs: number) => Promise<boolean>,
 ): Promise<string[]> {
@@ -124,7 +124,7 @@ async function moved(
 }
 
 /** Places an instance that found no host at creation, or rescues it on another host. */
-async function replace(seen: store.InstanceRow, because: string | null, deps: StepDeps): Promise<string[]> {
+async function replace(seen: store.RentalRow, because: string | null, deps: StepDeps): Promise<string[]> {
   return deps.db.tx('instances.place', async (tx) => {
     await lockRental(tx, seen);
     const instance = await store.findInstance(tx, seen.id);
@@ -173,7 +173,7 @@ export async function withMoneyHeldForLater<T>(
 }
 
 /** Counts a failed launch for the machine of the instance. The machine's supplier sees that number. */
-async function blameHost(tx: Tx, { machine_id: machineId }: store.InstanceRow, { supply }: StepDeps): Promise<void> {
+async function blameHost(tx: Tx, { machine_id: machineId }: store.RentalRow, { supply }: StepDeps): Promise<void> {
   if (machineId !== null) await supply.countLaunch(tx, machineId, true);
 }
 
@@ -181,7 +181,7 @@ async function blameHost(tx: Tx, { machine_id: machineId }: store.InstanceRow, {
  * Fails the launch if the balance does not cover the place that was found, if that place costs more than the customer has seen, or if all public
  * ports are in use. The same request would be refused then.
  */
-async function refusedAtPlace(instance: store.InstanceRow, error: unknown, deps: StepDeps): Promise<string[]> {
+async function refusedAtPlace(instance: store.RentalRow, error: unknown, deps: StepDeps): Promise<string[]> {
   if (!(error instanceof ServiceError) || !REFUSALS_AT_PLACE.has(error.code)) throw error;
   const { code, details } = error;
   return moved(instance, deps, async (tx, nowMs) => {
@@ -194,7 +194,7 @@ async function refusedAtPlace(instance: store.InstanceRow, error: unknown, deps:
 
 function failLaunch(
   tx: Tx,
-  instance: store.InstanceRow,
+  instance: store.RentalRow,
   { code, detail, nowMs }: { code: ErrorCode; detail: string; nowMs: number },
   deps: StepDeps,
 ): Promise<boolean> {
@@ -208,7 +208,7 @@ async function probeBoth(instanceId: string, { probes }: StepDeps): Promise<Prob
   return holder.ok ? probes.listener(instanceId) : holder;
 }
 
-async function tryEndpoint(instance: store.InstanceRow, againMs: number, deps: StepDeps): Promise<string[]> {
+async function tryEndpoint(instance: store.RentalRow, againMs: number, deps: StepDeps): Promise<string[]> {
   const result = await probeBoth(instance.id, deps);
   const nowMs = deps.clock.now();
   if (result.ok) return run({ ...instance, last_reachable_ms: nowMs }, deps);
@@ -216,7 +216,7 @@ async function tryEndpoint(instance: store.InstanceRow, againMs: number, deps: S
 }
 
 async function note(
-  instance: store.InstanceRow,
+  instance: store.RentalRow,
   { progress, untilMs }: { progress: string; untilMs: number },
   deps: StepDeps,
 ): Promise<string[]> {
@@ -228,7 +228,7 @@ async function note(
   return [];
 }
 
-async function run(instance: store.InstanceRow, deps: StepDeps): Promise<string[]> {
+async function run(instance: store.RentalRow, deps: StepDeps): Promise<string[]> {
   const { id, machine_id, workload_id, last_reachable_ms, created_ms: createdMs } = instance;
   const ran = await deps.db.tx('instances.run', async (tx) => {
     await lockRental(tx, instance);
@@ -248,7 +248,7 @@ async function run(instance: store.InstanceRow, deps: StepDeps): Promise<string[
 }
 
 /** The runtime limit counts from the time at which the instance runs. */
-function endOf({ request }: store.InstanceRow, readyMs: number): number | null {
-  const hours = request.auto_terminate_hours;
-  return hours === undefined ? null : readyMs + hours * HOUR_MS;
+function endOf({ shown }: store.RentalRow, readyMs: number): number | null {
+  const hours = shown.auto_terminate_hours;
+  return hours === null ? null : readyMs + hours * HOUR_MS;
 }

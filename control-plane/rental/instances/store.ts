@@ -2,10 +2,12 @@
 import { z } from 'zod';
 import { CreateInstance } from '../../../shared/api/instance.ts';
 import { fail } from '../../../shared/errors.ts';
+import { MainExit } from '../../../shared/protocol/workload.ts';
 import type { InstanceState } from '../../../shared/states.ts';
 import { idRow, int, json, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
+import { readable } from '../../fleet/workloads/store.ts';
 import { Launch, Shown } from './launch.ts';
 
 export const InstanceRow = z.object({
@@ -52,8 +54,25 @@ export const InstanceRow = z.object({
   gpu_whole_ms: int.nullable(),
   /** The lowest threshold that the customer was warned about, in hours until the balance ends; null if the balance is enough. */
   balance_below_hours: int.nullable(),
+  /** Null while the main process runs, and if it has ended only because the instance was ended. */
+  main_exit: json(MainExit).nullable(),
 });
 export type InstanceRow = z.infer<typeof InstanceRow>;
+
+/** The part of a request that says which keys may log in. */
+const Keys = z.object({ ssh_key_ids: CreateInstance.shape.ssh_key_ids });
+
+/**
+ * An instance whose request and launch are null if they cannot be read. Only a launch needs all of them, so an instance without them is probed,
+ * charged and ended like the others.
+ */
+const RentalRow = InstanceRow.extend({ request: readable(Keys), launch: readable(Launch) });
+export type RentalRow = z.infer<typeof RentalRow>;
+
+/** What says which keys may log in. */
+export interface KeyedRow extends Pick<InstanceRow, 'id' | 'org_id'> {
+  request: z.infer<typeof Keys>;
+}
 
 /** What the API shows of an instance. A page has up to two hundred rows, and `request` and `launch` of each may have hundreds of KiB. */
 const ShownRow = InstanceRow.pick({
@@ -76,11 +95,12 @@ const ShownRow = InstanceRow.pick({
   last_reachable_ms: true,
   unreachable_since_ms: true,
   balance_below_hours: true,
+  main_exit: true,
   shown: true,
 });
 export type ShownInstance = z.infer<typeof ShownRow>;
 const SHOWN = sql`id, org_id, name, status, status_reason, gpu_type, gpu_count, tier, region, reservation_id, price_ucents_per_hour, disk_gb,
-  created_ms, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms, balance_below_hours, shown`;
+  created_ms, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms, balance_below_hours, main_exit, shown`;
 
 /** Statuses in which a customer can connect. `unreachable` is one: probes fail, but a connection that works is accepted. */
 export const CONNECTABLE: ReadonlySet<InstanceState> = new Set<InstanceState>(['running', 'unreachable']);
@@ -94,7 +114,7 @@ const LAUNCHING: ReadonlySet<InstanceState> = new Set<InstanceState>(['allocatin
 export const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, shown, gpu_type, gpu_count, tier, region,
   reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
   created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms,
-  gpu_fault, gpu_fault_since_ms, gpu_whole_ms, balance_below_hours`;
+  gpu_fault, gpu_fault_since_ms, gpu_whole_ms, balance_below_hours, main_exit`;
 
 const MachineOfRow = z.object({ id: text, machine_id: text });
 
@@ -121,7 +141,7 @@ export async function measuredInstance(
   orgId: string,
   id: string,
 ): Promise<{ id: string; machineId: string | null; isLive: boolean }> {
-  const row = await findInstance(query, id);
+  const row = await findRental(query, id);
   if (row?.org_id !== orgId) return fail('not_found', `There is no instance ${id}.`);
   return { id, machineId: row.machine_id, isLive: LIVE.has(row.status) };
 }
@@ -165,30 +185,14 @@ export function findInstance(query: Query, id: string): Promise<InstanceRow | un
   return query.one(InstanceRow, sql`select ${COLUMNS} from instances where id = ${id}`);
 }
 
+export function findRental(query: Query, id: string): Promise<RentalRow | undefined> {
+  return query.one(RentalRow, sql`select ${COLUMNS} from instances where id = ${id}`);
+}
+
 /** Ids after `afterId`, in order. */
 export async function instancesAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
   const rows = await query.all(idRow, sql`select id from instances where id > ${afterId} order by id limit ${limit}`);
   return rows.map(({ id }) => id);
-}
-
-const GpuStateRow = InstanceRow.pick({
-  id: true,
-  org_id: true,
-  supplier_id: true,
-  workload_id: true,
-  status: true,
-  gpu_fault: true,
-  gpu_whole_ms: true,
-});
-
-/** What is known of the GPUs of these instances. It needs no document, so one that cannot be read keeps no other instance from its turn. */
-export function gpuStatesOf(query: Query, ids: readonly string[]): Promise<z.infer<typeof GpuStateRow>[]> {
-  if (ids.length === 0) return Promise.resolve([]);
-  return query.all(
-    GpuStateRow,
-    sql`select id, org_id, supplier_id, workload_id, status, gpu_fault, gpu_whole_ms from instances
-        where id in (${join([...ids])}) order by id`,
-  );
 }
 
 /** Undefined also for an instance of another organisation. */
@@ -197,12 +201,25 @@ export async function findShown(query: Query, orgId: string, id: string): Promis
   return row?.org_id === orgId ? row : undefined;
 }
 
-/** A page, newest first. */
-export function instancesOfOrg(query: Query, orgId: string, start: PageStart): Promise<ShownInstance[]> {
-  return query.all(ShownRow, sql`select ${SHOWN} from instances where org_id = ${orgId} and ${pageFrom(start)}`);
+export interface InstancesPage extends PageStart {
+  /** Only instances with exactly this name; undefined: all. */
+  name?: string | undefined;
 }
 
-const RentalRow = z.object({ id: text, created_ms: int, started_ms: int.nullable() });
+/** A page, newest first. */
+export function instancesOfOrg(
+  query: Query,
+  orgId: string,
+  { name, ...start }: InstancesPage,
+): Promise<ShownInstance[]> {
+  const which = name === undefined ? sql`1 = 1` : sql`name = ${name}`;
+  return query.all(
+    ShownRow,
+    sql`select ${SHOWN} from instances where org_id = ${orgId} and ${which} and ${pageFrom(start)}`,
+  );
+}
+
+const TimesRow = z.object({ id: text, created_ms: int, started_ms: int.nullable() });
 
 /** Ids and times of instances of an organisation, newest first, for a page of costs. `ids`: only these instances; undefined: all. */
 export async function rentalsOf(
@@ -212,7 +229,7 @@ export async function rentalsOf(
 ): Promise<{ id: string; createdMs: number; startedMs: number | null }[]> {
   const isOneOf = ids === undefined ? sql`1 = 1` : sql`id in (${join([...ids])})`;
   const rows = await query.all(
-    RentalRow,
+    TimesRow,
     sql`select id, created_ms, coalesce(ready_ms, launch_ended_ms, terminated_ms) as started_ms from instances
         where org_id = ${orgId} and ${isOneOf} and ${pageFrom(start)}`,
   );
@@ -275,7 +292,7 @@ export async function setStatus(
 }
 
 /** Changes fields within a status. False if status or facts have changed since `seen` was read. */
-export async function patchInstance(tx: Tx, seen: InstanceRow, patch: InstancePatch): Promise<boolean> {
+export async function patchInstance(tx: Tx, seen: RentalRow, patch: InstancePatch): Promise<boolean> {
   const changed = await tx.run(
     sql`update instances set facts_version = facts_version + 1${assignments(patch)}
         where id = ${seen.id} and status = ${seen.status} and facts_version = ${seen.facts_version}`,
@@ -302,7 +319,7 @@ export async function setPlacement(tx: Tx, id: string, placement: Placement): Pr
     sql`update instances set machine_id = ${placement.machineId}, supplier_id = ${placement.supplierId},
           workload_id = ${placement.workloadId}, region = ${placement.region}, price_ucents_per_hour = ${placement.priceUcentsPerHour},
           disk_gb = ${placement.diskGb}, tried_machine_ids = ${JSON.stringify(placement.triedMachineIds)},
-          gpu_fault = null, gpu_fault_since_ms = null, gpu_whole_ms = null
+          gpu_fault = null, gpu_fault_since_ms = null, gpu_whole_ms = null, main_exit = null
         where id = ${id}`,
   );
 }
@@ -337,20 +354,13 @@ export async function noteReason(tx: Tx, id: string, reason: string | null): Pro
   );
 }
 
-export async function setGpuFault(
-  tx: Tx,
-  id: string,
-  { fault, nowMs }: { fault: string | null; nowMs: number },
-): Promise<void> {
-  const sinceMs = fault === null ? null : nowMs;
+/** Stores how the main process has ended; null if it runs. Once the instance ends, that ends the process too, which says nothing about it. */
+export async function noteExit(tx: Tx, id: string, exit: MainExit | null): Promise<void> {
+  const known = exit === null ? null : JSON.stringify(exit);
   await tx.run(
-    sql`update instances set gpu_fault = ${fault}, gpu_fault_since_ms = ${sinceMs}, gpu_whole_ms = null where id = ${id}`,
+    sql`update instances set main_exit = ${known}
+        where id = ${id} and status in ('allocating', 'starting', 'running', 'unreachable') and main_exit is distinct from ${known}`,
   );
-}
-
-/** Notes when the host has reported the GPUs whole, which does not count yet; null if it has reported them broken again. */
-export async function setGpuWhole(tx: Tx, id: string, wholeMs: number | null): Promise<void> {
-  await tx.run(sql`update instances set gpu_whole_ms = ${wholeMs} where id = ${id}`);
 }
 
 /** Stores when the last good probe of each of these instances ended. */
@@ -360,21 +370,4 @@ export async function setReachable(tx: Tx, rows: readonly { id: string; goodMs: 
     sql`update instances set last_reachable_ms = cast(given.column2 as bigint) from (values ${join(values)}) as given
         where id = given.column1 and status in ('starting', 'running', 'unreachable')`,
   );
-}
-
-const StatusRow = z.object({ status: text, count: int });
-const DueRow = z.object({ due_ms: int.nullable() });
-
-/** The number of instances in each status, without `terminated`. */
-export function countByStatus(query: Query): Promise<z.infer<typeof StatusRow>[]> {
-  return query.all(
-    StatusRow,
-    sql`select status, count(*) as count from instances where status <> 'terminated' group by status`,
-  );
-}
-
-/** How long the oldest due row has waited for the engine; 0 if none is due. */
-export async function dueForMs(query: Query, nowMs: number): Promise<number> {
-  const row = await query.one(DueRow, sql`select min(due_ms) as due_ms from instances where due_ms is not null`);
-  return Math.max(0, nowMs - (row?.due_ms ?? nowMs));
 }

@@ -48,6 +48,7 @@ export function instanceView(row: ShownInstance, around: Surroundings): Instance
     reservation_id: row.reservation_id,
     ...limitView(row),
     ...reasonView(row),
+    ...(row.main_exit === null ? {} : { main_exit: row.main_exit }),
     ...(row.last_reachable_ms === null ? {} : { last_reachable_at: isoTime(row.last_reachable_ms) }),
     ...(row.status === 'unreachable' && row.unreachable_since_ms !== null
       ? { unreachable_since: isoTime(row.unreachable_since_ms) }

@@ -17,7 +17,7 @@ import type { Db } from '../../base/db/db.ts';
 import type { Caller } from '../../base/http/route.ts';
 import { mayStill } from '../../base/users/sessions.ts';
 import type { Link } from '../../fleet/link/link.ts';
-import { findInstance } from '../instances/store.ts';
+import { findRental } from '../instances/store.ts';
 import { CHECK_MS } from './live.ts';
 
 export interface LogRequest {
@@ -166,7 +166,7 @@ async function openLog(
   wish: LogRequest & { follow: boolean },
   { db, log, link }: LogsDeps,
 ): Promise<{ stream: Duplex; machineId: string }> {
-  const instance = await findInstance(db.read, instanceId);
+  const instance = await findRental(db.read, instanceId);
   if (instance === undefined || instance.org_id !== orgId)
     return fail('not_found', `There is no instance ${instanceId}.`);
   const { machine_id: machineId, workload_id: workloadId } = instance;

@@ -16,7 +16,7 @@ import { type Db, type Query, type Tx, sql } from '../../base/db/db.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import type { Link } from '../../fleet/link/link.ts';
 import type { Endpoints } from '../endpoints/endpoints.ts';
-import { findInstance, type InstanceRow } from '../instances/store.ts';
+import { findInstance, type InstanceRow, type KeyedRow } from '../instances/store.ts';
 import type { Login, LoginKey, LoginResult } from './probe.ts';
 import { findProbe } from './store.ts';
 import { TIMED_IN_MEMORY } from './wells.ts';
@@ -53,7 +53,7 @@ export interface Decoys {
   /** Makes the decoy of an instance that begins to run. */
   start(tx: Tx, rental: { instanceId: string; machineId: string; nowMs: number }): Promise<void>;
   /** OpenSSH lines of the keys that may log in: the customer's and the decoy's, sorted so that the order reveals nothing. */
-  loginKeysOf(query: Query, instance: InstanceRow): Promise<string[]>;
+  loginKeysOf(query: Query, instance: KeyedRow): Promise<string[]>;
   /** Makes every decoy login that is due. */
   run(signal: AbortSignal): Promise<void>;
 }
@@ -68,7 +68,7 @@ interface DecoysDeps {
   link: Pick<Link, 'openStream' | 'lifeOf'>;
   newKey(): LoginKey;
   /** OpenSSH lines of the keys that the customer of an instance logs in with. */
-  customerKeysOf(query: Query, instance: InstanceRow): Promise<string[]>;
+  customerKeysOf(query: Query, instance: KeyedRow): Promise<string[]>;
   logIn(login: Login, openStream: () => ReturnType<Link['openStream']>, clock: Clock): Promise<LoginResult>;
   /** Takes a machine off the market until the operator has checked it. */
   accuse(tx: Tx, machineId: string, detail: string): Promise<void>;
@@ -175,7 +175,7 @@ const KeyLineRow = z.object({ key_line: text });
 
 async function loginKeysOf(
   query: Query,
-  instance: InstanceRow,
+  instance: KeyedRow,
   { customerKeysOf }: Pick<DecoysDeps, 'customerKeysOf'>,
 ): Promise<string[]> {
   const lines = await customerKeysOf(query, instance);

@@ -5,6 +5,7 @@ import type { Log } from '../../../shared/log.ts';
 import { int } from '../../base/db/columns.ts';
 import { type Db, type Query, type Tx, sql } from '../../base/db/db.ts';
 import type { Metering, SkippedStep } from '../../money/metering/metering.ts';
+import type { ClockStep } from '../instances/clock-steps.ts';
 import { OWN_OUTAGE_MS_MIN } from '../instances/quiet.ts';
 
 export const BEAT_PERIOD_MS = 10_000;
@@ -153,7 +154,7 @@ export async function storedGoodSinceMs(query: Query): Promise<number> {
 const StepRow = z.object({ from_ms: int, until_ms: int });
 
 /** The times that never passed, because the wall clock was set forward over them. */
-export async function clockSteps(query: Query): Promise<{ fromMs: number; untilMs: number }[]> {
+export async function clockSteps(query: Query): Promise<ClockStep[]> {
   const rows = await query.all(StepRow, sql`select from_ms, until_ms from clock_steps order by from_ms`);
   return rows.map(({ from_ms: fromMs, until_ms: untilMs }) => ({ fromMs, untilMs }));
 }

@@ -13,7 +13,7 @@ import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
 import type { Endpoints } from '../endpoints/endpoints.ts';
 import type { Probes } from '../instances/steps.ts';
-import { findInstance } from '../instances/store.ts';
+import { findRental } from '../instances/store.ts';
 
 /** A holder answers within milliseconds, and within a second over a slow line. */
 export const PROBE_MS_MAX = 5_000;
@@ -46,7 +46,7 @@ export function openProbes({ db, clock, endpoints, link, sshHost: host, listens 
   const { privateKey, publicLine } = newLoginKey();
   return {
     holder: async (instanceId) => {
-      const { machine_id: machineId, workload_id: workloadId } = (await findInstance(db.read, instanceId)) ?? {};
+      const { machine_id: machineId, workload_id: workloadId } = (await findRental(db.read, instanceId)) ?? {};
       const endpoint = await endpoints.find(db.read, instanceId);
       if (endpoint === undefined || !endpoint.open || machineId == null || workloadId == null)
         return { ok: false, leg: 'stream', detail: 'the instance has no SSH port' };

@@ -36,6 +36,7 @@
 // late); an outage begins after its first failed probe; time in which we did not probe is
 // credited (the last proof of life counts as at most one minute old); all hosts are marked unreachable because our own network is down.
 import { GRACE_MS } from '../../../shared/limits.ts';
+import { type ClockStep, passedMs } from '../instances/clock-steps.ts';
 import { QUIET_AFTER_START_MS, type Quiet } from '../instances/quiet.ts';
 
 /** Time between two good probes. It is spread by +-20 % so that probes do not come in waves. */
@@ -145,7 +146,7 @@ export interface FleetView {
   togetherUntilMs: number | null;
   quiet: Quiet;
   /** The times that never passed, because the wall clock was set forward over them. */
-  steps: readonly { fromMs: number; untilMs: number }[];
+  steps: readonly ClockStep[];
 }
 
 export interface Standing {
@@ -166,7 +167,7 @@ export function verdict(series: Series, standing: Standing, fleet: FleetView): V
   const repair = mayRepair(series, standing) ? 'repair' : 'as it is';
   if (unreachableSinceMs !== null) {
     if (series.successes >= SUCCESSES_MIN) return 'recover';
-    const isOver = series.failures > 0 && passedMs(unreachableSinceMs, nowMs, fleet) >= GRACE_MS;
+    const isOver = series.failures > 0 && passedMs(unreachableSinceMs, nowMs, fleet.steps) >= GRACE_MS;
     return isOver && mayGiveUp(fleet, nowMs) ? 'give up' : repair;
   }
   if (series.isHeld && series.successes > 0) return series.successes >= SUCCESSES_MIN ? 'make good' : 'as it is';
@@ -175,16 +176,6 @@ export function verdict(series: Series, standing: Standing, fleet: FleetView): V
   const mayHold = fleet.togetherSinceMs !== null && nowMs - fleet.togetherSinceMs < TOGETHER_HOLD_MS_MAX;
   if (!mayHold) return 'confirm';
   return series.isHeld ? repair : 'hold';
-}
-
-/**
- * How long the outage has lasted. A step of the wall clock is no part of it: the instance must not be gone before its host had its half hour. If
- * the clock was set back since, the time of the step passes after all. Such a step would keep an outage for as long as the clock was ahead.
- */
-function passedMs(sinceMs: number, nowMs: number, fleet: FleetView): number {
-  const steps = fleet.steps.filter(({ untilMs }) => untilMs <= nowMs);
-  const skipped = steps.map(({ fromMs, untilMs }) => Math.max(0, untilMs - Math.max(fromMs, sinceMs)));
-  return skipped.reduce((leftMs, ms) => leftMs - ms, nowMs - sinceMs);
 }
 
 function mayRepair(

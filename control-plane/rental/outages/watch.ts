@@ -41,7 +41,7 @@ import type { WorkloadLife } from '../../fleet/link/lives.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
 import type { Verdicts } from '../instances/instances.ts';
 import type { Quiet } from '../instances/quiet.ts';
-import { findInstance, type InstanceRow } from '../instances/store.ts';
+import { findRental, type RentalRow } from '../instances/store.ts';
 import type { ProbeResult, Probes } from '../instances/steps.ts';
 import { clockSteps, storedGoodSinceMs } from './own-outages.ts';
 import { openProbeHours, type ProbeHours } from './probe-hours.ts';
@@ -216,7 +216,7 @@ async function probeOrLog(
 ): Promise<void> {
   const { db, wells } = deps;
   try {
-    const rental = await findInstance(db.read, instanceId);
+    const rental = await findRental(db.read, instanceId);
     if (rental?.status === 'running' || rental?.status === 'unreachable') return await probe(rental, row, fleet, deps);
     wells.drop(instanceId);
     await db.tx('outages.forget_probe', (tx) => store.forgetProbe(tx, instanceId));
@@ -227,7 +227,7 @@ async function probeOrLog(
 }
 
 async function probe(
-  rental: InstanceRow,
+  rental: RentalRow,
   row: store.ProbeRow | undefined,
   fleet: FleetView,
   deps: ProbeDeps,
@@ -251,7 +251,7 @@ async function probe(
 }
 
 interface Probed {
-  rental: InstanceRow;
+  rental: RentalRow;
   before: store.ProbeRow;
   result: ProbeResult;
   startMs: number;

@@ -4,7 +4,7 @@ import { isoTime } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Tx } from '../../base/db/db.ts';
 import type { EventRow } from '../../base/events/events.ts';
-import { findInstance, type InstanceRow } from '../instances/store.ts';
+import { findRental, type RentalRow } from '../instances/store.ts';
 import { instanceView } from '../instances/view.ts';
 import { insertDelivery } from './delivery-store.ts';
 import { endpointsOfOrg, makeDue } from './endpoint-store.ts';
@@ -19,7 +19,7 @@ export async function noteEvent(tx: Tx, event: EventRow, deps: { ids: Ids; maxAt
   if (type === undefined || event.org_id === null) return;
   const endpoints = (await endpointsOfOrg(tx, event.org_id)).filter((row) => row.event_types.includes(type));
   if (endpoints.length === 0) return;
-  const instance = await findInstance(tx, event.subject_id);
+  const instance = await findRental(tx, event.subject_id);
   if (instance === undefined)
     throw new Error(`event ${event.id} tells of the instance ${event.subject_id}, which is none`);
   const body = JSON.stringify(bodyOf({ ...event, type }, instance));
@@ -54,7 +54,7 @@ export async function noteEvent(tx: Tx, event: EventRow, deps: { ids: Ids; maxAt
   );
 }
 
-function bodyOf(event: EventRow & { type: WebhookEventType }, row: InstanceRow): WebhookEvent {
+function bodyOf(event: EventRow & { type: WebhookEventType }, row: RentalRow): WebhookEvent {
   // Every move increments the version, so a later event of an instance has a greater version.
   const shown = instanceView(row, { endpoint: undefined, site: undefined });
   const instance = Sent.parse({ ...shown, version: row.facts_version });

@@ -265,6 +265,24 @@ test('a launch that is interrupted before it has an instance names its operation
 });
 
 describe('names', () => {
+  test('an instance is found by its name among those of this name alone', async () => {
+    await api.world.machine();
+    const id = await api.world.launch(owner, { name: 'train & test' });
+    const lists: string[] = [];
+    const recorded: typeof fetch = (url, init) => {
+      const asked = new URL(new Request(url).url);
+      if (asked.pathname.endsWith('/instances')) lists.push(asked.searchParams.get('name') ?? '');
+      return fetch(url, init);
+    };
+    const svc = svcOf({ fetch: recorded });
+    expect((await svc.run('instance', 'get', 'train & test', '-q')).stdout).toBe(`${id}\n`);
+    expect(lists).toEqual(['train & test']);
+    await api.world.end(owner, id);
+    expect((await svc.run('instance', 'get', 'train & test')).code).toBe(3);
+    expect((await svc.run('instance', 'list', '--name', 'train & test', '-q')).stdout).toBe(`${id}\n`);
+    expect((await svc.run('instance', 'list', '--name', 'train', '-q')).stdout).toBe('');
+  });
+
   test('an instance is named by its name, unless several have it', async () => {
     await api.world.machine();
     const id = await api.world.launch(owner, { name: 'train' });

@@ -9,6 +9,7 @@ import { join, resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { afterEach, describe, expect, test } from 'vitest';
+import type { Instance } from '../../../shared/api/instance.ts';
 import { openSvc, type SvcOptions, type SvcResult } from '../../kit/svc.ts';
 
 const ID = 'i-aaaaaaaaaaaaaaaaaaaa';
@@ -23,11 +24,16 @@ const END = 'event: end\ndata: {}\n\n';
 const AWAY = 'away';
 /** The request is never answered. */
 const SILENT = 'silent';
-const awayFor = (requests: number): string[] => Array.from({ length: requests }, () => AWAY);
+const awayFor = (requests: number): (typeof AWAY)[] => Array.from({ length: requests }, () => AWAY);
+
+type Exit = NonNullable<Instance['main_exit']>;
+const exited = (code: number): Exit => ({ code, signal: null });
 
 interface Played {
-  /** The reason of each read of the instance, or AWAY; the last one stays. */
-  reasons: (string | null)[];
+  /** How the program has ended at each read of the instance, or AWAY; null while it runs. The last one stays. */
+  ends: (Exit | typeof AWAY | null)[];
+  /** The reason of the status at each read. */
+  reason?: string;
   /** What each request of the log is answered with, or AWAY. */
   logs: (string | ReadableStream<Uint8Array>)[];
   /** What a DELETE is answered with; 202 if left out. */
@@ -46,16 +52,16 @@ interface Play {
 }
 
 /** An API with one instance, which runs at once. */
-function play({ reasons, logs, deleted = 202, placed = [ID], status = 'running', onAsked }: Played): Play {
+function play({ ends, reason, logs, deleted = 202, placed = [ID], status = 'running', onAsked }: Played): Play {
   const asked: string[] = [];
   let [reads, streams, launches] = [0, 0, 0];
   const away = (): Response => new Response(null, { status: 502 });
   const answer = (method: string, path: string): Response => {
     if (method === 'GET' && path === `/v1/instances/${ID}`) {
-      const reason = reasons[Math.min(reads, reasons.length - 1)];
+      const end = ends[Math.min(reads, ends.length - 1)];
       reads += 1;
-      if (reason === AWAY) return away();
-      return Response.json({ id: ID, status, status_reason: reason });
+      if (end === AWAY) return away();
+      return Response.json({ id: ID, status, status_reason: reason, ...(end === null ? {} : { main_exit: end }) });
     }
     asked.push(`${method} ${path}`);
     onAsked?.(`${method} ${path}`);
@@ -99,13 +105,13 @@ const logRequests = ({ asked }: Play): string[] => asked.filter((one) => one.inc
 
 describe('svc run', () => {
   test.each([
-    ['main process exited with code 0', 0, /^i-a+\ni-a+ running\n$/],
-    ['main process exited with code 7', 7, /the program exited with code 7/],
-    ['main process was ended by signal SIGKILL', 137, /the program was ended by signal SIGKILL/],
-    ['main process was ended by signal SIGSEGV', 139, /SIGSEGV/],
-    ['main process was ended by signal SIGSTRANGE', 128, /SIGSTRANGE/],
-  ])('of a program of which the API says "%s" exits with %i, and deletes the instance', async (reason, code, told) => {
-    const played = play({ reasons: [null, null, reason], logs: [lineOf('out') + END] });
+    [exited(0), 0, /^i-a+\ni-a+ running\n$/],
+    [exited(7), 7, /the program exited with code 7/],
+    [{ code: null, signal: 'SIGKILL' }, 137, /the program was ended by signal SIGKILL/],
+    [{ code: null, signal: 'SIGSEGV' }, 139, /SIGSEGV/],
+    [{ code: null, signal: 'SIGSTRANGE' }, 128, /SIGSTRANGE/],
+  ])('of a program of which the API says %j exits with %i, and deletes the instance', async (end, code, told) => {
+    const played = play({ ends: [null, null, end], logs: [lineOf('out') + END] });
     expect(await svcOf(played, ...RUN)).toMatchObject({
       code,
       stdout: 'out\n',
@@ -114,8 +120,17 @@ describe('svc run', () => {
     expect(played.asked.at(-1)).toBe(`DELETE /v1/instances/${ID}`);
   });
 
+  test('knows the end of the program while the reason of the status says something else', async () => {
+    const played = play({
+      ends: [exited(7)],
+      reason: 'The host has found a GPU of this instance broken.',
+      logs: [END],
+    });
+    expect(await svcOf(played, ...RUN)).toMatchObject({ code: 7 });
+  });
+
   test('asks for the most lines that the API gives, because the program may have begun long before the first login', async () => {
-    const played = play({ reasons: ['main process exited with code 0'], logs: [END] });
+    const played = play({ ends: [exited(0)], logs: [END] });
     await svcOf(played, ...RUN);
     expect(logRequests(played)).toEqual([`GET /v1/instances/${ID}/logs?follow=true&tail=1000`]);
   });
@@ -130,7 +145,7 @@ describe('svc run', () => {
         return undefined;
       },
     });
-    const played = play({ reasons: ['main process exited with code 0'], logs: [lines] });
+    const played = play({ ends: [exited(0)], logs: [lines] });
     const { code, stdout } = await svcOf(played, ...RUN);
     expect(code).toBe(0);
     expect(stdout.trim().split('\n')).toHaveLength(50);
@@ -140,7 +155,7 @@ describe('svc run', () => {
     const at = '2026-01-01T00:00:01.000000002Z';
     const logs = [lineOf('one', at), lineOf('two') + END];
     const running = Array.from({ length: 20 }, () => null);
-    const played = play({ reasons: [...running, 'main process exited with code 0'], logs });
+    const played = play({ ends: [...running, exited(0)], logs });
     expect((await svcOf(played, ...RUN)).stdout).toBe('one\ntwo\n');
     const [, second] = logRequests(played);
     expect(second).toBe(`GET /v1/instances/${ID}/logs?follow=true&tail=1000&since=${encodeURIComponent(at)}`);
@@ -149,7 +164,7 @@ describe('svc run', () => {
   // The client itself tries each request four times.
   test('waits while the API is away, says so once, goes on with the log, and deletes the instance', async () => {
     const played = play({
-      reasons: [null, null, ...awayFor(12), 'main process exited with code 7'],
+      ends: [null, null, ...awayFor(12), exited(7)],
       logs: [lineOf('one'), ...awayFor(8), lineOf('two') + END],
     });
     const { code, stdout, stderr } = await svcOf(played, ...RUN);
@@ -159,7 +174,7 @@ describe('svc run', () => {
   });
 
   test('names the instance that still costs money if it cannot be deleted', async () => {
-    const played = play({ reasons: ['main process exited with code 0'], logs: [END], deleted: AWAY });
+    const played = play({ ends: [exited(0)], logs: [END], deleted: AWAY });
     const { code, stderr } = await svcOf(played, ...RUN);
     expect(code).toBe(1);
     expect(stderr).toContain(`svc instance delete ${ID}`);
@@ -175,7 +190,7 @@ describe('svc run that does not come to its end', () => {
     const onAsked = (request: string): void => {
       if (interruptAt !== undefined && request.startsWith(interruptAt)) svc.interrupt();
     };
-    const api = play({ reasons: [null], logs: [new ReadableStream()], onAsked, ...played });
+    const api = play({ ends: [null], logs: [new ReadableStream()], onAsked, ...played });
     const svc = openSvc({ baseUrl: 'https://api.test/v1', key: 'svc_live_x', fetch: api.fetch, ...options });
     const result = await svc.run(...words).finally(() => svc.close());
     return { ...result, deletes: api.asked.filter((request) => request.startsWith('DELETE')).length };
@@ -184,7 +199,7 @@ describe('svc run that does not come to its end', () => {
     ['is interrupted while its program runs', 130, { interruptAt: `GET /v1/instances/${ID}/logs` }],
     ['waits too long', 6, { status: 'starting' }],
     ['gets an instance that fails', 5, { status: 'error' }],
-    ['gets an answer that it does not understand', 1, { reasons: [7 as unknown as string] }],
+    ['gets an answer that it does not understand', 1, { ends: [7 as unknown as Exit] }],
   ];
   const withoutRm = RUN.filter((word) => word !== '--rm');
 
@@ -233,10 +248,10 @@ describe('svc run that does not come to its end', () => {
   });
 
   test('says nothing of an instance that has ended by itself', async () => {
-    const ended = play({ reasons: ['main process exited with code 0'], logs: [END], deleted: 404 });
+    const ended = play({ ends: [exited(0)], logs: [END], deleted: 404 });
     expect(await svcOf(ended, ...RUN)).toMatchObject({
       code: 0,
-      stderr: `${ID}\n${ID} running: main process exited with code 0\n`,
+      stderr: `${ID}\n${ID} running\n`,
     });
   });
 });
@@ -246,7 +261,7 @@ test.each([
   [['logs', ID, '-f'], '?follow=true'],
   [['logs', ID, '--tail', '7'], '?tail=7'],
 ])('svc %j asks for the log with %s', async (argv, query) => {
-  const played = play({ reasons: [null], logs: [argv.includes('-f') ? END : '{"data":[]}'] });
+  const played = play({ ends: [null], logs: [argv.includes('-f') ? END : '{"data":[]}'] });
   expect((await svcOf(played, ...argv)).code).toBe(0);
   expect(logRequests(played)).toEqual([`GET /v1/instances/${ID}/logs${query}`]);
 });
@@ -276,7 +291,7 @@ describe('the process svc', () => {
 
   test('deletes what it has launched, also if the reader of its output has ended before', async () => {
     const many = Array.from({ length: 500 }, (_, i) => lineOf(`${i} ${'x'.repeat(500)}`)).join('');
-    const played = play({ reasons: [null, null, 'main process exited with code 0'], logs: [many + END] });
+    const played = play({ ends: [null, null, exited(0)], logs: [many + END] });
     const child = spawn(process.execPath, [LAUNCHER, ...RUN], { env: envOf(await serve(played)) });
     child.stdout.destroy();
     const [code] = (await once(child, 'exit')) as [number];
@@ -291,7 +306,7 @@ describe('the process svc', () => {
       if (request.includes('/logs')) follows.resolve();
       more.onAsked?.(request);
     };
-    const played = play({ reasons: [null], logs: [new ReadableStream()], ...more, onAsked });
+    const played = play({ ends: [null], logs: [new ReadableStream()], ...more, onAsked });
     const child = spawn(process.execPath, [LAUNCHER, ...RUN], { env: envOf(await serve(played)) });
     await follows.promise;
     return { played, child };
@@ -336,7 +351,7 @@ describe('the process svc', () => {
   });
 
   test('ends without an error as soon as nobody reads a log that it follows', async () => {
-    const played = play({ reasons: [null], logs: Array.from({ length: 9 }, () => lineOf('x'.repeat(500))) });
+    const played = play({ ends: [null], logs: Array.from({ length: 9 }, () => lineOf('x'.repeat(500))) });
     const child = spawn(process.execPath, [LAUNCHER, 'logs', ID, '-f'], { env: envOf(await serve(played)) });
     child.stdout.destroy();
     expect((await once(child, 'exit'))[0]).toBe(0);

@@ -1,17 +1,25 @@
 // A row of one rental cannot be read any more: its host and the other rentals there go on, and its container stays.
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { text } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { openArrival } from '../../../control-plane/fleet/link/arrival.ts';
 import { openCloneTokens } from '../../../control-plane/fleet/link/clone-tokens.ts';
 import { openLinkRecords } from '../../../control-plane/fleet/link/presence.ts';
 import { findMachine, gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { findWorkload } from '../../../control-plane/fleet/workloads/store.ts';
+import { segmentsOf } from '../../../control-plane/money/metering/store.ts';
+import { endpointAccess } from '../../../control-plane/rental/edge/access.ts';
+import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/instances/quiet.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
+import { GRACE_MS } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import { helloOf, type MadeMachine } from '../../kit/machines.ts';
-import { NOTHING_OBSERVED, openWorld, type World, type WorldAccount } from '../../kit/world.ts';
+import { watchFor } from '../../kit/watching.ts';
+import { LAUNCH, NOTHING_OBSERVED, openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
+const HOUR_MS = 3_600_000;
 const PUBLIC_KEY = 'k'.repeat(43);
 
 interface Rental {
@@ -29,7 +37,7 @@ beforeEach(async () => {
   lines = [];
   const log = createLog('test', 'error', { write: (line) => void lines.push(line) });
   world = await openWorld(1, { log });
-  made = await world.machine({ gpus: 2, publicKey: PUBLIC_KEY });
+  made = await world.machine({ gpus: 3, publicKey: PUBLIC_KEY });
   who = await world.customer(10_000);
   bad = await rent();
   good = await rent();
@@ -47,18 +55,21 @@ async function rent(): Promise<Rental> {
 const spoilSpec = (): Promise<unknown> =>
   world.db.tx('test.spoil', (tx) => tx.run(sql`update workloads set spec = '{' where id = ${bad.workloadId}`));
 const spoilLaunch = (): Promise<unknown> =>
-  world.db.tx('test.spoil', (tx) => tx.run(sql`update instances set launch = '{}' where id = ${bad.id}`));
+  world.db.tx('test.spoil', (tx) =>
+    tx.run(sql`update instances set launch = '{}', request = '{' where id = ${bad.id}`),
+  );
 /** Every test mends the row, because the world proves its books at the end. */
 async function repair<T>(table: 'spec' | 'launch', whileSpoilt: () => Promise<T>): Promise<T> {
   const { spec } = (await findWorkload(world.db.read, bad.workloadId)) ?? {};
-  const { launch } = (await findInstance(world.db.read, bad.id)) ?? {};
+  const { launch, request } = (await findInstance(world.db.read, bad.id)) ?? {};
   await (table === 'spec' ? spoilSpec() : spoilLaunch());
   const result = await whileSpoilt();
   await world.db.tx('test.repair', async (tx) => {
     const { state } = (await findWorkload(tx, bad.workloadId)) ?? {};
     if (state === 'wanted')
       await tx.run(sql`update workloads set spec = ${JSON.stringify(spec)} where id = ${bad.workloadId}`);
-    await tx.run(sql`update instances set launch = ${JSON.stringify(launch)} where id = ${bad.id}`);
+    const documents = sql`launch = ${JSON.stringify(launch)}, request = ${JSON.stringify(request)}`;
+    await tx.run(sql`update instances set ${documents} where id = ${bad.id}`);
   });
   return result;
 }
@@ -115,14 +126,19 @@ test('a report of the host that can no longer be read is replaced by its next on
   expect((await findWorkload(world.db.read, bad.workloadId))?.observed?.phase).toBe('running');
 });
 
-test('an instance that cannot be read keeps no report of its host from the others, and its host is asked to repeat it', async () => {
-  await repair('launch', async () => {
+test('an instance that cannot be read at all keeps no report of its host from the others, and its host is asked to repeat it', async () => {
+  const tier = (value: string): Promise<unknown> =>
+    world.db.tx('test.spoil', (tx) => tx.run(sql`update instances set tier = ${value} where id = ${bad.id}`));
+  await tier('unknown');
+  try {
     expect(await report('running', 'slow')).toBe(true);
     expect((await findWorkload(world.db.read, good.workloadId))?.observed?.detail).toBe('slow');
     expect(await world.rooms.supply.reportInventory(made.machineId, await brokenGpus())).toBe(false);
     expect((await findInstance(world.db.read, good.id))?.gpu_fault).toContain('Xid 79');
     expect(lines.filter((line) => line.includes(bad.id))).toHaveLength(1);
-  });
+  } finally {
+    await tier('on_demand');
+  }
   expect(await world.rooms.supply.reportInventory(made.machineId, await brokenGpus())).toBe(true);
   expect((await findInstance(world.db.read, bad.id))?.gpu_fault).toContain('Xid 79');
 });
@@ -141,4 +157,71 @@ test('the hello of a host is taken although an instance there cannot be read', a
     await arrive(made.machineId, hello, { clientIp: '192.0.2.1', publicKey: PUBLIC_KEY });
   });
   expect((await findInstance(world.db.read, good.id))?.gpu_fault).toContain('Xid 79');
+});
+
+const StatusRow = z.object({ status: text, status_reason: text.nullable() });
+const statusOf = (id: string) =>
+  world.db.read.one(StatusRow, sql`select status, status_reason from instances where id = ${id}`);
+
+describe('an instance whose request and launch cannot be read', () => {
+  test('is probed as before: it is not charged while it is out of reach, and charged again from its recovery on', async () => {
+    await watchFor(world, QUIET_AFTER_START_MS);
+    await repair('launch', async () => {
+      world.probeAnswers.set(bad.id, { ok: false, leg: 'banner', detail: 'banner: closed' });
+      await watchFor(world, 60_000);
+      expect(await statusOf(bad.id)).toMatchObject({ status: 'unreachable' });
+      expect((await segmentsOf(world.db.read, [bad.id])).at(-1)?.ended_ms).not.toBeNull();
+      world.probeAnswers.delete(bad.id);
+      await watchFor(world, 12_000);
+      expect(await statusOf(bad.id)).toMatchObject({ status: 'running' });
+      expect((await segmentsOf(world.db.read, [bad.id])).at(-1)?.ended_ms).toBeNull();
+    });
+  });
+
+  test('is not charged while its GPU is broken, and ends after the grace', async () => {
+    await repair('launch', async () => {
+      expect(await world.rooms.supply.reportInventory(made.machineId, await brokenGpus())).toBe(true);
+      await world.drive();
+      expect((await statusOf(bad.id))?.status_reason).toContain('Xid 79');
+      expect((await segmentsOf(world.db.read, [bad.id])).at(-1)?.ended_ms).not.toBeNull();
+      await world.clock.advance(GRACE_MS);
+      await world.drive();
+      expect(await statusOf(bad.id)).toMatchObject({ status: 'error' });
+    });
+  });
+
+  test('ends by its owner', async () => {
+    await repair('launch', async () => {
+      await world.remove(who, bad.id);
+      expect(await statusOf(bad.id)).toMatchObject({ status: 'stopping' });
+      await report('removed');
+      await world.drive();
+      expect(await statusOf(bad.id)).toMatchObject({ status: 'terminated' });
+    });
+  });
+
+  test('ends at its runtime limit', async () => {
+    const id = await world.run(who, { auto_terminate_hours: 1 });
+    bad = { id, workloadId: (await findInstance(world.db.read, id))?.workload_id ?? '' };
+    await repair('launch', async () => {
+      await world.clock.advance(HOUR_MS);
+      await world.drive();
+      expect(await statusOf(id)).toMatchObject({
+        status: 'stopping',
+        status_reason: 'The runtime limit of 1 hour was reached.',
+      });
+    });
+  });
+
+  test('takes logins if the keys that its request names can be read', async () => {
+    const access = () =>
+      endpointAccess(bad.id, { db: world.db, endpoints: world.rooms.endpoints, keysOf: async () => ['key'] });
+    await repair('launch', async () => {
+      expect(await access()).toBeUndefined();
+      await world.db.tx('test.half', (tx) =>
+        tx.run(sql`update instances set request = ${JSON.stringify({ ...LAUNCH, gpu_count: 0 })} where id = ${bad.id}`),
+      );
+      expect(await access()).toMatchObject({ workloadId: bad.workloadId, authorizedKeys: ['key'] });
+    });
+  });
 });

@@ -109,7 +109,7 @@ test('a new instance waits for the engine at once, and keeps no variable in the 
 
 test('a broken GPU may be mended for half an hour from its fault on', () => {
   const grace = (fault: string | null, sinceMs: number | null, wholeMs: number | null = null) =>
-    gpuGrace({ gpu_fault: fault, gpu_fault_since_ms: sinceMs, gpu_whole_ms: wholeMs });
+    gpuGrace({ gpu_fault: fault, gpu_fault_since_ms: sinceMs, gpu_whole_ms: wholeMs }, 7, []);
   const broken = { untilMs: 5 + 30 * MINUTE_MS, fault: 'Xid 79' };
   expect(grace('Xid 79', 5)).toEqual({ ...broken, endsMs: null });
   expect(grace('Xid 79', 5, 7)).toEqual({ ...broken, endsMs: 5 + MINUTE_MS });

@@ -308,8 +308,9 @@ describe('a running rental whose GPU breaks', () => {
   test('still shows the broken GPU when its main process ends, and shows the ended process when the GPU is mended', async () => {
     const id = await world.run(who);
     await breaks(await gpuOf(id));
-    await world.observe(id, { phase: 'running', main_exit: { code: 1, signal: null } });
-    expect((await instance(id)).status_reason).toContain(OFF_THE_BUS);
+    const exit = { code: 1, signal: null };
+    await world.observe(id, { phase: 'running', main_exit: exit });
+    expect(await instance(id)).toMatchObject({ status_reason: expect.stringContaining(OFF_THE_BUS), main_exit: exit });
     await world.clock.advance(MINUTE_MS);
     await report({});
     expect((await instance(id)).status_reason).toBe('main process exited with code 1');

@@ -8,6 +8,8 @@ import { SCHEMA } from '../../../control-plane/foundation.ts';
 import { machinesOfJobs } from '../../../control-plane/models/finetuning/attempts.ts';
 import { newInstance } from '../../../control-plane/rental/instances/create.ts';
 import { standingOf } from '../../../control-plane/rental/instances/standing.ts';
+import { gpuStatesOf, setGpuFault } from '../../../control-plane/rental/instances/gpu-store.ts';
+import { countByStatus, dueForMs } from '../../../control-plane/rental/instances/overview.ts';
 import { findInstances, type InstanceFilter } from '../../../control-plane/rental/instances/search.ts';
 import * as store from '../../../control-plane/rental/instances/store.ts';
 import type { InstanceState } from '../../../shared/states.ts';
@@ -147,8 +149,8 @@ describe('instances are found', () => {
     expect(await store.findShown(db.read, 'org', 'i-2')).toBeUndefined();
     expect(idsOf(await store.instancesByIds(db.read, 'org', ['i-1', 'i-2']))).toEqual(['i-1']);
     expect(idsOf(await store.instancesOfOrg(db.read, 'org', all))).toEqual(['i-1']);
-    expect(idsOf(await store.gpuStatesOf(db.read, ['i-2', 'i-1']))).toEqual(['i-1', 'i-2']);
-    expect(await store.gpuStatesOf(db.read, [])).toEqual([]);
+    expect(idsOf(await gpuStatesOf(db.read, ['i-2', 'i-1']))).toEqual(['i-1', 'i-2']);
+    expect(await gpuStatesOf(db.read, [])).toEqual([]);
   });
 
   test('after an id, in order', async () => {
@@ -220,20 +222,20 @@ describe('instances are found', () => {
     await add('never', { due_ms: null });
     expect(await store.dueInstances(db.read, 5, 9)).toEqual(['at four', 'at five']);
     expect(await store.dueInstances(db.read, 5, 1)).toEqual(['at four']);
-    expect([await store.dueForMs(db.read, 9), await store.dueForMs(db.read, 3)]).toEqual([5, 0]);
+    expect([await dueForMs(db.read, 9), await dueForMs(db.read, 3)]).toEqual([5, 0]);
   });
 });
 
 test('nothing that is due has waited for no time', async () => {
   await add('never', { due_ms: null });
-  expect(await store.dueForMs(db.read, 9)).toBe(0);
+  expect(await dueForMs(db.read, 9)).toBe(0);
 });
 
 test('launches are open until they run, each organisation for itself, and instances are counted until they are terminated', async () => {
   await addAll();
   await add('foreign', { org_id: 'other' });
   expect(await standingOf(db.read, { orgId: 'org', principalId: 'apk' }, 1)).toMatchObject({ openLaunches: 2 });
-  const counts = new Map((await store.countByStatus(db.read)).map(({ status, count }) => [status, count]));
+  const counts = new Map((await countByStatus(db.read)).map(({ status, count }) => [status, count]));
   expect(counts).toEqual(
     new Map(
       STATES.filter((status) => status !== 'terminated').map((status) => [status, status === 'allocating' ? 2 : 1]),
@@ -319,7 +321,7 @@ describe('a change', () => {
       return [what, sinceMs];
     };
     const set = (what: string | null, nowMs: number) =>
-      changed((tx) => store.setGpuFault(tx, 'running', { fault: what, nowMs }));
+      changed((tx) => setGpuFault(tx, 'running', { fault: what, nowMs }));
     expect(await set('Xid 79', 5)).toEqual(['running']);
     expect(await fault()).toEqual(['Xid 79', 5]);
     await set(null, 6);

@@ -33,6 +33,7 @@ const ROW: ShownInstance = {
   last_reachable_ms: null,
   unreachable_since_ms: null,
   balance_below_hours: null,
+  main_exit: null,
   shown: { image: null, ports: [], auto_terminate_hours: null },
 };
 const ENDPOINT = {

@@ -41,14 +41,11 @@ test('a broken GPU of one rental is noted, although the other rental on its host
   const [broken = '', other = ''] = [await world.run(who), await world.run(who)].toSorted();
   const row = (id: string): Promise<InstanceRow | undefined> => findInstance(world.db.read, id);
   const held = [(await row(broken))?.workload_id ?? '', (await row(other))?.workload_id ?? ''];
-  const { launch } = (await row(broken)) ?? {};
-  const setLaunch = (stored: unknown): Promise<number> =>
-    world.db.tx('test.launch', (tx) =>
-      tx.run(sql`update instances set launch = ${JSON.stringify(stored)} where id = ${broken}`),
-    );
-  await setLaunch('no launch');
+  const setTier = (tier: string): Promise<number> =>
+    world.db.tx('test.tier', (tx) => tx.run(sql`update instances set tier = ${tier} where id = ${broken}`));
+  await setTier('unknown');
   const reported = world.rooms.instances.noteGpus(held.map((heldBy) => ({ heldBy, fault: 'Xid 79' })));
   await expect(reported).rejects.toThrow(broken);
   expect((await row(other))?.gpu_fault).toBe('Xid 79');
-  await setLaunch(launch);
+  await setTier('on_demand');
 });

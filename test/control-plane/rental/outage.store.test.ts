@@ -69,6 +69,34 @@ describe('an outage', () => {
     expect(earned.postedUcents).toBe((cost * 8000n) / 10_000n);
   });
 
+  test('that a host reports of one rental hastens the probe of this rental, and of no other beside it', async () => {
+    await world.machine({ gpus: 2 });
+    const who = await world.customer(10_000);
+    const [id, beside] = [await world.run(who), await world.run(who)];
+    await watch(HOUR_MS / 60);
+    const { machine_id: machineId, workload_id: workloadId } = (await instance(id)) ?? {};
+    const before = await findProbe(world.db.read, beside);
+    const silentMs = world.clock.now();
+    const silent = {
+      type: 'holder',
+      workload_id: workloadId ?? '',
+      state: 'silent',
+      detail: 'the container was killed',
+    } as const;
+    await world.rooms.watch.onHolder('another machine', silent);
+    expect(await findProbe(world.db.read, id)).toMatchObject({ host_failed_ms: null, host_detail: null });
+    await world.rooms.watch.onHolder(machineId ?? '', silent);
+    await world.clock.advance(1_000);
+    await world.rooms.watch.onHolder(machineId ?? '', silent);
+    expect(await findProbe(world.db.read, id)).toMatchObject({
+      host_failed_ms: silentMs,
+      host_detail: 'the container was killed',
+      next_ms: world.clock.now(),
+    });
+    expect((await instance(beside))?.machine_id).toBe(machineId);
+    expect(await findProbe(world.db.read, beside)).toEqual(before);
+  });
+
   test('names its evidence on the transfers that reverse posted charges', async () => {
     await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);

@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { findInstances, type InstanceFilter } from '../../../control-plane/rental/instances/search.ts';
 import { warnOfBalances } from '../../../control-plane/rental/instances/balance-warnings.ts';
-import { runningInstances } from '../../../control-plane/rental/instances/store.ts';
+import { instancesOfOrg, runningInstances } from '../../../control-plane/rental/instances/store.ts';
 import { planOf, type RecordingDb, recordingDb } from '../../kit/recording-db.ts';
 import { openWorldOver, type World } from '../../kit/world.ts';
 
@@ -29,6 +29,17 @@ test.each([
   );
   expect(steps.map((each) => each.length)).toEqual([6, 1, 1]);
   expect(plans.slice(1).filter((plan) => plan.includes('TEMP B-TREE'))).toEqual([]);
+});
+
+test.each([
+  ['first', undefined, ''],
+  ['second', { createdMs: 5, id: 'i' }, ' AND (created_ms,id)<(?,?)'],
+])('the %s page of the instances with one name reads these alone', async (_page, from, after) => {
+  recording.sent.length = 0;
+  await instancesOfOrg(recording.db.read, 'o', { count: 2, name: 'train', ...(from && { from }) });
+  expect(await Promise.all(recording.sent.map((statement) => planOf(world.db, statement)))).toEqual([
+    `SEARCH instances USING INDEX instances_by_name (org_id=? AND name=?${after})`,
+  ]);
 });
 
 test('the instances that a scrape of metrics finds are read in the order of their ids, without those that have ended', async () => {
