@@ -49,6 +49,7 @@ import { openMonthLines } from './money/ledger/month-lines.ts';
 import { meteringBrings } from './money/metering/brings.ts';
 import { balanceBelowHours } from './money/metering/runway.ts';
 import { payoutsBrings } from './money/payouts/brings.ts';
+import { endpointsBrings } from './rental/endpoints/brings.ts';
 import { instancesBrings } from './rental/instances/brings.ts';
 import {
   findShown,
@@ -326,7 +327,7 @@ function rentalBrings(
     balanceBelowHours(query, orgId, { ledger: rooms.ledger, nowMs: clock.now() });
   return {
     'rental/launch': launchBrings({ db, cursors, launch }),
-    'rental/endpoints': {},
+    'rental/endpoints': endpointsBrings({ db, endpoints: rooms.endpoints }),
     'rental/reservations': reservationsBrings({ cursors, reservations, assertOrg: rooms.accounts.assertOrg }),
     'rental/instances': instancesBrings({ db, clock, cursors, events, instances, balanceBelowHours: belowHours }),
     'rental/edge': {},

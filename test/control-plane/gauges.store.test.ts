@@ -187,6 +187,13 @@ describe('the gauges', () => {
     expect(await scraped('svc_videos')).toEqual(['{status="queued"} 1']);
     expect(await scraped('svc_videos_total')).toEqual(['{model="acme/director",status="cancelled"} 1']);
   });
+  test('count the public ports that no instance has', async () => {
+    await world.machine();
+    const free = async (): Promise<number> => Number((await scraped('svc_public_ports_free'))[0]);
+    const before = await free();
+    await world.run(await world.customer(100_000), { ports: [{ port: 7000, protocol: 'tcp' }] });
+    expect(await free()).toBe(before - 2);
+  });
   test('show how long work has waited, and drop a status without jobs', async () => {
     await world.machine();
     const id = await world.launch(await world.customer(100_000));

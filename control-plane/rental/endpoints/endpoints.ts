@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { flag, int, json, text } from '../../base/db/columns.ts';
+import { countRow, flag, int, json, text } from '../../base/db/columns.ts';
 import { type Db, type Query, type Tx, join, raw, sql } from '../../base/db/db.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 
@@ -51,6 +51,8 @@ export interface Endpoints {
    * @throws ServiceError `unavailable` if too few ports were taken
    */
   open(tx: Tx, instanceId: string, ports: { taken: readonly number[]; tcpPorts: readonly number[] }): Promise<void>;
+  /** Number of configured ports that no instance has. */
+  countFree(query: Query): Promise<number>;
   /** The password of the application's login. */
   appPassword(endpoint: Endpoint): string;
   /** Gives back ports that were taken for the instance and that no endpoint was opened with. */
@@ -94,6 +96,11 @@ export function openEndpoints(deps: EndpointsDeps): Endpoints {
       }),
     takePorts: (tx, instanceId, count) => takePorts(tx, instanceId, count, deps),
     open: (tx, instanceId, ports) => openEndpoint(tx, instanceId, ports, deps),
+    countFree: async (query) => {
+      const { first, last } = deps.ports;
+      const isFree = sql`instance_id is null and +port between ${first} and ${last}`;
+      return (await query.one(countRow, sql`select count(*) as count from endpoint_ports where ${isFree}`))?.count ?? 0;
+    },
     appPassword: (endpoint) => deps.sealing.open(passwordPlace(endpoint.instance_id), endpoint.app_password_sealed),
     giveBack: (tx, instanceId, ports) => giveBack(tx, instanceId, ports, deps),
     close: async (tx, instanceId) => {
