@@ -76,6 +76,7 @@ export interface Stretch {
   toMs: number;
   /** The part of a charge that the wallet can pay. The rest becomes bad debt. */
   payableUcents: bigint;
+  /** Why time is taken back. A charge is stored without it, because it is no reason for a charge. */
   evidence?: string;
 }
 
@@ -100,7 +101,7 @@ export function transfersOf(stretch: Stretch): NewTransfer[] {
     kind: `rental.${back ? 'refund_' : ''}${kind}`,
     subjectId: segment.subject_id,
     effectiveMs: toMs,
-    ...(evidence === undefined ? {} : { evidence }),
+    ...(evidence === undefined || !back ? {} : { evidence }),
   });
   const customer = wallet(segment.org_id);
   const paid = back || split.totalUcents <= stretch.payableUcents ? split.totalUcents : stretch.payableUcents;

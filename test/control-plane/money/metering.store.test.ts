@@ -1,6 +1,7 @@
 // Metering posts exactly the cost of the time, forwards and backwards.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { badDebt, payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
+import { explainedTransfers } from '../../../control-plane/money/ledger/store.ts';
 import { TICK_MS } from '../../../control-plane/money/metering/metering.ts';
 import { openSegments, type Segment } from '../../../control-plane/money/metering/store.ts';
 import { accruedUcents, supplierPartUcents } from '../../../shared/money.ts';
@@ -86,6 +87,10 @@ test('an end before the last posting refunds the difference on all sides, with t
   const cost = accruedUcents(RATE, deadMs - startedMs);
   expect(before - (await posted(wallet(orgId)))).toBe(cost);
   expect(await posted(payable('s'))).toBe(supplierPartUcents(cost, 8000));
+  const explained = await explainedTransfers(world.db.read, 'i-1', 10);
+  const refunds = ['rental.refund_charge', 'rental.refund_fee', 'rental.refund_supplier'];
+  expect(explained.map(({ kind }) => kind).toSorted()).toEqual(refunds);
+  expect(new Set(explained.map(({ evidence }) => evidence))).toEqual(new Set(['3 failed probes']));
 });
 
 test('an outage that began before an outage of our own is not charged after it either', async () => {

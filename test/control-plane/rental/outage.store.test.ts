@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { brought } from '../../../control-plane/brings.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
+import { freeTimesOf } from '../../../control-plane/money/credits/store.ts';
 import { payable, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/instances/quiet.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
@@ -97,22 +98,20 @@ describe('an outage', () => {
     expect(await findProbe(world.db.read, beside)).toEqual(before);
   });
 
-  test('names its evidence on the transfers that reverse posted charges', async () => {
+  test('names its evidence on the time that is not charged, and on no charge', async () => {
     await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
     const id = await world.run(who);
     await watch(QUIET_AFTER_START_MS);
     world.probeAnswers.set(id, DEAD);
-    await watch(32_000);
-    const failing = await instance(id);
-    if (failing?.status === 'running') await watch(30_000);
-    const Row = z.object({ evidence: text });
-    await world.clock.advance(1);
-    const rows = await world.db.read.all(
-      Row,
-      sql`select evidence from transfers where subject_id = ${id} and evidence is not null`,
+    await watch(60_000);
+    const [time] = await freeTimesOf(world.db.read, id);
+    expect(time?.evidence).toMatch(/^\d+ failed SSH probes since 2026-01-01T.* last: banner/);
+    const charges = await world.db.read.all(
+      z.object({ evidence: text.nullable() }),
+      sql`select evidence from transfers where subject_id = ${id} and kind = 'rental.charge'`,
     );
-    expect(rows[0]?.evidence).toMatch(/^\d failed SSH probes since 2026-01-01T.* last: banner/);
+    expect(charges).toEqual([{ evidence: null }]);
   });
 
   test.each([0, 5_000, 31_000])(
