@@ -10,11 +10,12 @@ import { findWorkload } from '../fleet/workloads/store.ts';
 import { freeTimesOf, heldOf } from '../money/credits/store.ts';
 import { explainedTransfers } from '../money/ledger/store.ts';
 import { costUcents } from '../money/metering/posting.ts';
+import { freeUntilMs } from '../money/bill/instance-bill.ts';
 import { type Segment, segmentsOf } from '../money/metering/store.ts';
 import { disputesOf } from '../money/payouts/disputes.ts';
 import { findProbe } from '../rental/outages/store.ts';
 import { findInstances, type InstanceFilter } from '../rental/instances/search.ts';
-import { findInstance, type InstanceRow, type RentalRow } from '../rental/instances/store.ts';
+import { findRental, type RentalRow } from '../rental/instances/store.ts';
 
 /** Limit of the notes of one kind in one answer, because an operator reads no more. */
 const NOTES_SHOWN_MAX = 1_000;
@@ -27,7 +28,7 @@ export interface InstanceEvidenceDeps {
 
 export interface InstanceEvidence {
   /** A page, newest first, with the bill of each; without a status, only those that have not ended. */
-  list(filter: InstanceFilter, start: PageStart): Promise<{ row: InstanceRow; fields: Fields }[]>;
+  list(filter: InstanceFilter, start: PageStart): Promise<{ row: RentalRow; fields: Fields }[]>;
   /** @throws ServiceError `not_found` */
   show(id: string): Promise<Fields>;
   /** The events and decisions that determined the bill, oldest first; the newest thousand of each kind. @throws ServiceError `not_found` */
@@ -38,7 +39,7 @@ export interface InstanceEvidence {
 
 export function openInstanceEvidence({ db, clock, events }: InstanceEvidenceDeps): InstanceEvidence {
   const read = db.read;
-  const withBills = async <Row extends RentalRow>(rows: Row[]): Promise<{ row: Row; fields: Fields }[]> => {
+  const withBills = async (rows: RentalRow[]): Promise<{ row: RentalRow; fields: Fields }[]> => {
     const ids = rows.map((row) => row.id);
     const segments = Map.groupBy(await segmentsOf(read, ids), (segment) => segment.subject_id);
     return rows.map((row) => {
@@ -46,8 +47,8 @@ export function openInstanceEvidence({ db, clock, events }: InstanceEvidenceDeps
     });
   };
   const bill = async (row: RentalRow): Promise<Fields> => (await withBills([row]))[0]?.fields ?? {};
-  const found = async (id: string): Promise<InstanceRow> =>
-    (await findInstance(read, id)) ?? fail('not_found', `There is no instance ${id}.`);
+  const found = async (id: string): Promise<RentalRow> =>
+    (await findRental(read, id)) ?? fail('not_found', `There is no instance ${id}.`);
   return {
     list: async (filter, start) => withBills(await findInstances(read, filter, start)),
     show: async (id) => {
@@ -93,12 +94,12 @@ function billFields(segments: readonly Segment[], nowMs: number): Fields {
   return { billed_seconds: Math.floor(ms / 1000), cost: dollarText(cost) };
 }
 
-async function detailFields(query: Query, row: InstanceRow): Promise<Fields> {
+async function detailFields(query: Query, row: RentalRow): Promise<Fields> {
   const workload = row.workload_id === null ? undefined : await findWorkload(query, row.workload_id);
   return {
     name: row.name,
     status_reason: row.status_reason,
-    image: row.launch.image,
+    image: row.launch?.image ?? null,
     region: row.region,
     reservation_id: row.reservation_id,
     tried_machine_ids: row.tried_machine_ids.join(', '),
@@ -159,11 +160,13 @@ async function chargeNotes(query: Query, id: string, nowMs: number): Promise<Not
 }
 
 async function creditNotes(query: Query, id: string): Promise<Note[]> {
+  const segments = await segmentsOf(query, [id]);
   const times = (await freeTimesOf(query, id)).map((time): Note => {
     const held = time.held_ucents === 0n ? '' : `; $${dollarText(time.held_ucents)} more is held`;
     return {
       atMs: time.from_ms,
-      untilMs: time.ended_ms,
+      // The same end as on the bill: the outage may have been noticed as over after the first good probe, from which the rental is charged.
+      untilMs: time.free_ms === null ? null : freeUntilMs(time, time.free_ms, segments),
       what: `not charged: ${time.cause}`,
       ucents: time.granted_ucents,
       detail: `${time.evidence}${held}`,

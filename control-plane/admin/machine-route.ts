@@ -14,7 +14,7 @@ import { reliabilityOf } from '../fleet/supply/reliability.ts';
 import { findMachine, type GpuRow, gpusOf, type MachineRow } from '../fleet/supply/store.ts';
 import { outagesOnMachine } from '../money/credits/outage-routes.ts';
 import { findInstances } from '../rental/instances/search.ts';
-import type { InstanceRow } from '../rental/instances/store.ts';
+import type { RentalRow } from '../rental/instances/store.ts';
 import { failingProbesOf } from '../rental/outages/store.ts';
 
 const RENTALS_MAX = 50;
@@ -68,7 +68,7 @@ async function viewOf(row: MachineRow, { db, clock, events }: MachineDeps): Prom
   };
 }
 
-function gpuView(gpu: GpuRow, { inventory }: MachineRow, rentals: readonly InstanceRow[]): OperatorGpu {
+function gpuView(gpu: GpuRow, { inventory }: MachineRow, rentals: readonly RentalRow[]): OperatorGpu {
   const fault = inventory?.gpu_faults.find(({ uuid }) => uuid === gpu.gpu_uuid);
   const rental = gpu.held_by === null ? undefined : rentals.find(({ workload_id: id }) => id === gpu.held_by);
   return {
@@ -83,7 +83,7 @@ function gpuView(gpu: GpuRow, { inventory }: MachineRow, rentals: readonly Insta
   };
 }
 
-function rentalView(row: InstanceRow): MachineRental {
+function rentalView(row: RentalRow): MachineRental {
   return {
     instance_id: row.id,
     org_id: row.org_id,

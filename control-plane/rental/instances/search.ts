@@ -2,7 +2,7 @@
 import { INSTANCE_STATES, type InstanceState } from '../../../shared/states.ts';
 import { join, type Query, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
-import { COLUMNS, InstanceRow } from './store.ts';
+import { COLUMNS, RentalRow } from './store.ts';
 
 /** Search criteria of the operator; null: any. Without a status, instances that have not ended. */
 export interface InstanceFilter {
@@ -19,7 +19,7 @@ export function findInstances(
   query: Query,
   { orgId, machineId, status }: InstanceFilter,
   start: PageStart,
-): Promise<InstanceRow[]> {
+): Promise<RentalRow[]> {
   const conditions = [sql`1 = 1`];
   if (orgId !== null) conditions.push(sql`org_id = ${orgId}`);
   if (machineId !== null) conditions.push(sql`machine_id = ${machineId}`);
@@ -28,18 +28,18 @@ export function findInstances(
   if (status === null) conditions.push(sql`status in (${join(SHOWN_STATES)})`);
   else if (status !== 'any') conditions.push(sql`status = ${status}`);
   conditions.push(pageFrom(start));
-  return query.all(InstanceRow, sql`select ${COLUMNS} from instances where ${join(conditions, ' and ')}`);
+  return query.all(RentalRow, sql`select ${COLUMNS} from instances where ${join(conditions, ' and ')}`);
 }
 
 /** A page of the instances of these states. Each state is a part of the index, so the page is the first rows of the pages of all states. */
-function pageOfStates(query: Query, states: readonly string[], start: PageStart): Promise<InstanceRow[]> {
+function pageOfStates(query: Query, states: readonly string[], start: PageStart): Promise<RentalRow[]> {
   const pages = states.map(
     (state) =>
       sql`select * from (select ${COLUMNS} from instances
             where status <> 'terminated' and status = ${state} and ${pageFrom(start)}) as page`,
   );
   return query.all(
-    InstanceRow,
+    RentalRow,
     sql`select ${COLUMNS} from (${join(pages, ' union all ')}) as pages where ${pageFrom(start)}`,
   );
 }

@@ -4,7 +4,7 @@
 //
 // Example: a probe fails at 13:00:00 and is due again at 13:00:01. The clock is set back to 12:00:00. The next look of the engine makes the row due
 // at once, and its status counts as begun at 12:00:00. The status of an instance with a broken GPU is running: it keeps its begin, because charges
-// count from it.
+// count from it. A fault keeps its time too. So the half hour of a fault that was noted at a time that is now in the future ends as much later.
 import type { Clock } from '../../../shared/clock.ts';
 import { idRow } from '../../base/db/columns.ts';
 import { type Db, join, type Sql, sql } from '../../base/db/db.ts';

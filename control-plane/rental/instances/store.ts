@@ -66,7 +66,7 @@ const Keys = z.object({ ssh_key_ids: CreateInstance.shape.ssh_key_ids });
  * An instance whose request and launch are null if they cannot be read. Only a launch needs all of them, so an instance without them is probed,
  * charged and ended like the others.
  */
-const RentalRow = InstanceRow.extend({ request: readable(Keys), launch: readable(Launch) });
+export const RentalRow = InstanceRow.extend({ request: readable(Keys), launch: readable(Launch) });
 export type RentalRow = z.infer<typeof RentalRow>;
 
 /** What says which keys may log in. */
@@ -181,10 +181,12 @@ export async function insertInstance(tx: Tx, row: InstanceRow): Promise<void> {
   );
 }
 
+/** Throws if a document of the row cannot be read. Only a launch needs all of them. */
 export function findInstance(query: Query, id: string): Promise<InstanceRow | undefined> {
   return query.one(InstanceRow, sql`select ${COLUMNS} from instances where id = ${id}`);
 }
 
+/** The same row with null for a document that cannot be read. */
 export function findRental(query: Query, id: string): Promise<RentalRow | undefined> {
   return query.one(RentalRow, sql`select ${COLUMNS} from instances where id = ${id}`);
 }

@@ -1,11 +1,12 @@
 // What an operator reads about a rental: its bill, the evidence for it, and how it ended.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { sql } from '../../../control-plane/base/db/db.ts';
+import { sql, type Tx } from '../../../control-plane/base/db/db.ts';
 import type { Fields } from '../../../control-plane/base/http/operator.ts';
 import { type InstanceEvidence, openInstanceEvidence } from '../../../control-plane/admin/instance-evidence.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import type { MadeMachine } from '../../kit/machines.ts';
+import { findRental, type RentalRow } from '../../../control-plane/rental/instances/store.ts';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
@@ -89,6 +90,27 @@ describe('why', () => {
     expect(of('dispute open')).toMatchObject({ detail: 'it was slow' });
     expect(of('probes now')['detail']).toContain('failures 0');
     expect(of('instance.stopping')).toMatchObject({ detail: 'Ended by the operator: the host is gone' });
+  });
+
+  test('ends uncharged time where the charge goes on, as the bill does', async () => {
+    const id = await world.run(who);
+    await world.clock.advance(HOUR_MS);
+    const { instances } = world.rooms;
+    const inVerdict = (body: (tx: Tx, row: RentalRow) => Promise<boolean>): Promise<boolean> =>
+      world.db.tx('test.verdict', async (tx) => {
+        const row = await findRental(tx, id);
+        return row !== undefined && body(tx, row);
+      });
+    const sinceMs = world.clock.now();
+    await inVerdict((tx, row) => instances.confirmOutage(tx, row, { sinceMs, evidence: 'dead' }));
+    await world.clock.advance(HOUR_MS / 2);
+    const goodMs = world.clock.now() - 5_000;
+    await inVerdict((tx, row) => instances.endOutage(tx, row, goodMs));
+    const rows = await evidence().why(id);
+    const outage = rows.find((row) => row['what'] === 'not charged: outage');
+    const charges = rows.filter((row) => row['what'] === 'charged');
+    expect(outage?.['until']).toBe(new Date(goodMs).toISOString());
+    expect(charges.at(-1)?.['at']).toBe(outage?.['until']);
   });
 
   test('lists the newest thousand charged times of a rental that had more', async () => {

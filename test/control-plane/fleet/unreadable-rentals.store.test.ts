@@ -1,6 +1,7 @@
 // A row of one rental cannot be read any more: its host and the other rentals there go on, and its container stays.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { openInstanceEvidence } from '../../../control-plane/admin/instance-evidence.ts';
 import { text } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { openArrival } from '../../../control-plane/fleet/link/arrival.ts';
@@ -197,6 +198,18 @@ describe('an instance whose request and launch cannot be read', () => {
       await report('removed');
       await world.drive();
       expect(await statusOf(bad.id)).toMatchObject({ status: 'terminated' });
+    });
+  });
+
+  test('is listed and shown to the operator, who can end it', async () => {
+    const { list, show, why } = openInstanceEvidence({ ...world.core, events: world.rooms.events });
+    await repair('launch', async () => {
+      const listed = await list({ orgId: null, machineId: null, status: null }, { count: 9 });
+      expect(listed.map(({ row }) => row.id).toSorted()).toEqual([bad.id, good.id].toSorted());
+      expect(await show(bad.id)).toMatchObject({ instance_id: bad.id, status: 'running', image: null });
+      expect((await why(bad.id)).length).toBeGreaterThan(0);
+      await world.rooms.instances.end(bad.id, 'its row cannot be read');
+      expect(await statusOf(bad.id)).toMatchObject({ status: 'stopping' });
     });
   });
 

@@ -305,6 +305,11 @@ describe('a change', () => {
       (tx, id) => store.makeDue(tx, id, 9),
       ['allocating', 'starting', 'running', 'stopping', 'unreachable'],
     ],
+    [
+      'the end of its main process is noted',
+      (tx, id) => store.noteExit(tx, id, { code: 1, signal: null }),
+      ['allocating', 'starting', 'running', 'unreachable'],
+    ],
     ['a name is set', (tx, id) => store.setName(tx, id, 'mine'), STATES],
   ])(
     'by which %s concerns instances in some statuses, and only the one that is named',
@@ -315,7 +320,7 @@ describe('a change', () => {
     },
   );
 
-  test('of a fault of the GPUs has its time, and ends with a new placement', async () => {
+  test('of a fault of the GPUs has its time, and ends with a new placement, as the end of the main process does', async () => {
     const fault = async () => {
       const { gpu_fault: what, gpu_fault_since_ms: sinceMs } = await found('running');
       return [what, sinceMs];
@@ -327,6 +332,9 @@ describe('a change', () => {
     await set(null, 6);
     expect(await fault()).toEqual([null, null]);
     await set('Xid 79', 7);
+    const exit = { code: 1, signal: null };
+    await changed((tx) => store.noteExit(tx, 'running', exit));
+    expect((await found('running')).main_exit).toEqual(exit);
     const placement = {
       machineId: 'm',
       supplierId: 's',
@@ -347,6 +355,7 @@ describe('a change', () => {
       tried_machine_ids: ['m-0', 'm'],
       gpu_fault: null,
       gpu_fault_since_ms: null,
+      main_exit: null,
     });
   });
 });
