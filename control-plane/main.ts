@@ -87,6 +87,8 @@ async function serve(options: { config?: string }): Promise<void> {
 const NOT_RELOADED =
   'no control plane listens at admin_socket, so nothing was reloaded. A secondary is reloaded with "systemctl reload svc-control-plane"';
 
+const NOT_RUNNING = 'no control plane listens at admin_socket: this command works on the database itself';
+
 /** Sends the request to the running daemon. If none runs, opens the rooms without starting them and sends it to them. */
 async function ask(configFile: string | undefined, what: InjectedRequest): Promise<Answer> {
   const config = readConfig(configFile);
@@ -99,6 +101,7 @@ async function ask(configFile: string | undefined, what: InjectedRequest): Promi
   const log = createLog('control-plane', 'warn', { write: (line) => void process.stderr.write(line) });
   const house = await openHouse(config, log);
   try {
+    process.stderr.write(`${NOT_RUNNING}\n`);
     return await house.admin.inject(request);
   } finally {
     await house.close();

@@ -127,6 +127,17 @@ test('a reload without a running control plane fails, because it would change no
   expect(readdirSync(dir).filter((name) => name.startsWith('other-'))).toEqual([]);
 });
 
+test('a command without a running control plane says so, and answers from the database', async () => {
+  const file = join(dir, 'alone.yaml');
+  const config = readFileSync(join(dir, 'config.yaml'), 'utf8').replace('admin.sock', 'alone.sock');
+  writeFileSync(file, config.replace(join(dir, 'db'), join(dir, 'alone-db')));
+  const listed = await capture([process.execPath, LAUNCHER, 'admin', 'org', 'list', '--json', '--config', file]);
+  expect([listed.code, listed.stderr]).toEqual([
+    0,
+    'no control plane listens at admin_socket: this command works on the database itself\n',
+  ]);
+});
+
 test('rates are reloaded too: a caller without tokens waits at the new rate, and a mistake in one rate changes none', async () => {
   const path = join(dir, 'config.yaml');
   const config = readFileSync(path, 'utf8').replace(/\}$/, '');
