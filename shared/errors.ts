@@ -56,7 +56,7 @@ export const ERRORS = {
   environment_unavailable: { status: 422, title: 'This environment cannot be served' },
   gpu_vram_too_small: { status: 422, title: 'The GPU has too little memory for the template' },
   model_too_large: { status: 422, title: 'The model does not fit into the memory of the GPUs' },
-  image_unavailable: { status: 422, title: 'The image cannot be used' },
+  image_unavailable: { status: 422, title: 'The image cannot be used, or no host can run it' },
   'reservation/no_capacity': { status: 429, title: 'All slots of the reservation are allocated' },
   rate_limit_exceeded: { status: 429, title: 'Too many requests' },
   stream_limit_exceeded: { status: 429, title: 'Too many requests or streams are open' },

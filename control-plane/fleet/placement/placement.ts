@@ -36,7 +36,7 @@ export function explain(request: CapacityRequest, narrowing: Narrowing): string 
     counts.push(`${count} ${what}`);
     if (count === 0) break;
   }
-  return `No offering fits. Offerings left after each condition: ${counts.join(', ')}. Change the last of them, or try again later.`;
+  return `No offering fits. Offerings left after each condition: ${counts.join(', ')}. Change what the last condition asks for, or try again later.`;
 }
 
 /** A launch without a size needs little disk, so it is told about that only if some host has too little. */

@@ -143,7 +143,7 @@ describe('a launch', () => {
       state: 'failed',
       error_code: 'no_capacity',
       error_detail:
-        'No offering fits. Offerings left after each condition: 1 listed, 1 of type H100_SXM, 0 with at least 2 GPUs. Change the last of them, or try again later.',
+        'No offering fits. Offerings left after each condition: 1 listed, 1 of type H100_SXM, 0 with at least 2 GPUs. Change what the last condition asks for, or try again later.',
     });
     expect(await available(who.orgId)).toBe(10_000_000_000n);
     expect(logged.map((line) => JSON.parse(line) as object)).toContainEqual(
