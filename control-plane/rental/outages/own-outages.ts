@@ -128,10 +128,9 @@ async function creditGap(
   const [from, until] = [isoTime(fromMs), isoTime(untilMs)];
   const evidence = `the control plane was away from ${from} to ${until}`;
   const rentals = await metering.creditOwnOutage({ fromMs, untilMs, evidence });
-  log.error(
-    { from, until, rentals },
-    'the control plane was away: this time is credited to customers and paid to suppliers',
-  );
+  const fields = { from, until, rentals };
+  if (rentals === 0) log.info(fields, 'the control plane was away, and no rental was running');
+  else log.error(fields, 'the control plane was away: this time is credited to customers and paid to suppliers');
   return true;
 }
 

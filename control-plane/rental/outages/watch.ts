@@ -298,7 +298,7 @@ async function judge(probed: Probed, fleet: FleetView, deps: ProbeDeps): Promise
   const fields = { instance_id: rental.id, machine_id: rental.machine_id, verdict: decided, detail: after.last_detail };
   if (isRepaired) deps.log.warn(fields, 'the SSH server of a workload does not answer: its host replaces the holder');
   if (decided === 'as it is' || decided === 'repair') return;
-  deps.log.warn(fields, 'the verdict on an SSH path changed');
+  deps.log.warn(fields, VERDICT_WORDS[decided]);
   // If only the holder has failed, the host is connected. It removes the container now, and its GPUs become free.
   if (decided === 'give up') link.push(before.machine_id);
   deps.onEndpointsChanged();
@@ -356,6 +356,15 @@ function rowAfter(
     held: isHeld,
   };
 }
+
+/** What a verdict means, for the log. */
+const VERDICT_WORDS: Readonly<Record<Exclude<Verdict, 'as it is' | 'repair'>, string>> = {
+  hold: 'an instance is out of reach, but so are many machines: no outage is confirmed for now',
+  confirm: 'an instance is out of reach: it is not charged until it can be reached again',
+  recover: 'an instance can be reached again: it is charged from its first good probe on',
+  'make good': 'an instance was out of reach while verdicts were held: it is not charged for that time',
+  'give up': 'an instance was out of reach for too long: it has failed, and its host removes the container',
+};
 
 const NO_EVIDENCE = { last_leg: null, last_detail: null, host_failed_ms: null, host_detail: null };
 
