@@ -296,7 +296,7 @@ async function verifyLedger(deps: CommandDeps, options: CommonOptions): Promise<
 }
 
 function readDays(text: string): number {
-  if (!/^[1-9]\d{0,4}$/.test(text)) throw new InvalidArgumentError('must be a whole number of days');
+  if (!/^[1-9]\d{0,4}$/.test(text)) throw new InvalidArgumentError('must be a whole number of days, from 1 to 99999');
   return Number(text);
 }
 
