@@ -101,6 +101,7 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
       'connection.app_password',
       'connection.terminal_url',
     ],
+    parts: [{ of: 'connection.ports', columns: ['port', 'protocol', 'url', 'hostname', 'public_port'] }],
   },
   {
     words: ['instance', 'rename'],

@@ -59,6 +59,9 @@ const UNANSWERED: ReadonlySet<number> = new Set([502, 504]);
 /** Statuses below 500 of refusals that pass by themselves. */
 const PASSING: ReadonlySet<number> = new Set([408, 429]);
 
+/** The code of the error for a request without an answer. */
+export const UNREACHABLE = 'unreachable';
+
 const OauthError = z.looseObject({ error: z.string(), error_description: z.string() });
 const InferenceError = z.looseObject({ error: z.looseObject({ code: z.string().nullish(), message: z.string() }) });
 
@@ -174,17 +177,22 @@ function retryMs({ status, headers }: Response, request: SvcRequest, tries: numb
 function failureOf(error: unknown, { signal }: SvcRequest, { baseUrl }: ClientDeps): SvcError {
   if (error instanceof SvcError) throw error;
   if (signal?.aborted === true) return interruption();
-  const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
   // A network that wants a login answers with a page of its own.
   const message =
     error instanceof SyntaxError
       ? `${baseUrl} was answered by something that is not the API`
-      : `${baseUrl} could not be reached: ${codeOf(cause) ?? messageOf(cause)}`;
+      : unreachedWords(error, baseUrl);
   return new SvcError(EXIT.failed, {
-    code: 'unreachable',
+    code: UNREACHABLE,
     message,
     next: 'Check the address and your network: svc doctor',
   });
+}
+
+/** Says why a request to `baseUrl` had no answer. `fetch` names the reason only in the cause of its error. */
+export function unreachedWords(error: unknown, baseUrl: string): string {
+  const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
+  return `${baseUrl} could not be reached: ${codeOf(cause) ?? messageOf(cause)}`;
 }
 
 /** The status is a refusal, also if the text that explains it breaks off. */

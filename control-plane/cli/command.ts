@@ -49,7 +49,7 @@ export function withCommon(command: Command): Command {
     .option('--json', "print the API's own JSON")
     .option('-q, --quiet', 'print ids only')
     .option('--profile <name>', 'the login to use', DEFAULT_PROFILE)
-    .option('--base-url <url>', 'the address of the API, ending in /v1');
+    .option('--base-url <url>', 'the address of the API, such as https://api.example.com');
 }
 
 /** A client with the key of the profile. @throws SvcError if nobody is signed in, or if the key was stored for another server */
@@ -90,7 +90,7 @@ export function asStranger(deps: SvcDeps, options: CommonOptions): Client {
   return openClient({ baseUrl: addressOf(deps, options), key: undefined, fetch, clock, ids, interrupted });
 }
 
-/** @throws SvcError if the address of the API is not known, or is no address */
+/** An address without a path gets `/v1`, and none ends with a slash. @throws SvcError if the address of the API is not known, or is no address */
 export function addressOf({ logins }: SvcDeps, { profile, baseUrl }: CommonOptions): string {
   const address = baseUrl ?? logins.baseUrl(profile ?? DEFAULT_PROFILE);
   const next = 'Name it: --base-url https://api.example.com/v1, or SVC_BASE_URL.';
@@ -102,7 +102,9 @@ export function addressOf({ logins }: SvcDeps, { profile, baseUrl }: CommonOptio
     const message = `${JSON.stringify(address)} is no address of an API: it must begin with https:// or http://`;
     throw new SvcError(EXIT.usage, { code: 'address_malformed', message, next });
   }
-  return address.endsWith('/') ? address.slice(0, -1) : address;
+  const shortened = address.endsWith('/') ? address.slice(0, -1) : address;
+  const { pathname, search } = new URL(shortened);
+  return pathname === '/' && search === '' ? `${shortened}/v1` : shortened;
 }
 
 export interface Shown {
@@ -112,7 +114,7 @@ export interface Shown {
   columns: readonly string[];
   /** The member that identifies a row. `--quiet` prints only this member. */
   id: string;
-  /** Members that are lists. For people, each list that has rows is printed below the rest. */
+  /** Members that are lists, by their paths. For people, each list that has rows is printed below the rest. */
   parts?: readonly { of: string; columns: readonly string[] }[];
   /** Members beside a list. For people, they are printed below the rest. */
   sums?: readonly string[];
@@ -155,7 +157,7 @@ function nextOf(body: unknown, lastId: unknown): string | undefined {
 }
 
 function rowsOf(body: unknown, rows: string | undefined): Json[] {
-  const list = rows === undefined || !isRecord(body) ? body : body[rows];
+  const list = rows === undefined || !isRecord(body) ? body : valueAt(body, rows);
   return (Array.isArray(list) ? list : [list]).filter(isRecord);
 }
 
@@ -187,16 +189,22 @@ function linesOf(row: Row, columns: readonly string[]): string {
   return names.map((name) => `${name.padEnd(width)}  ${cellOf(row, name)}\n`).join('');
 }
 
-/** The text of the member at `path`, like `connection.hostname`. If there is a list on the way, the text has the member of each of its rows. */
+/** The text of the member at `path`. */
 function cellOf(row: Row, path: string): string {
-  let value: unknown = row;
-  for (const name of path.split('.')) {
-    value = Array.isArray(value) ? value.map((each) => memberOf(each, name)) : memberOf(value, name);
-  }
+  const value = valueAt(row, path);
   if (value === null || value === undefined) return '';
   const texts = z.array(z.union([z.string(), z.number()])).safeParse(value).data;
   const text = typeof value === 'string' ? value : (texts?.join(',') ?? JSON.stringify(value));
   return printable(text);
+}
+
+/** The member at `path`, like `connection.hostname`. If there is a list on the way, it is a list of the member of each of its rows. */
+function valueAt(row: Row, path: string): unknown {
+  let value: unknown = row;
+  for (const name of path.split('.')) {
+    value = Array.isArray(value) ? value.map((each) => memberOf(each, name)) : memberOf(value, name);
+  }
+  return value;
 }
 
 function memberOf(value: unknown, name: string): unknown {

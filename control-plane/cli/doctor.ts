@@ -5,12 +5,14 @@ import { z } from 'zod';
 import { messageOf } from '../../shared/errors.ts';
 import { printable } from '../../shared/terminal.ts';
 import { assertAccepted } from './auth.ts';
+import { UNREACHABLE, unreachedWords } from './client.ts';
 import { addressOf, type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { EXIT, interruption, SvcError } from './exit.ts';
 
 interface Finding {
   check: string;
-  ok: boolean;
+  /** Null if it was not checked. */
+  ok: boolean | null;
   detail: string;
   /** What the person can do if `ok` is false. */
   next: string;
@@ -18,6 +20,8 @@ interface Finding {
 
 interface Check {
   name: string;
+  /** The check without which this one could only fail for the same reason. */
+  needs?: string;
   /** What the person can do if it fails, unless the error says better. */
   next: string;
   /** The same if the API refuses it for good, so that the way to the API is not at fault. */
@@ -40,13 +44,14 @@ export function addDoctorCommand(program: Command, deps: SvcDeps): void {
       deps.goOnUnread();
       const findings: Finding[] = [];
       for (const check of CHECKS) {
-        const finding = await findingOf(check, options, deps);
+        const canLook = check.needs === undefined || findings.some(({ check: name, ok }) => name === check.needs && ok);
+        const finding = canLook ? await findingOf(check, options, deps) : unchecked(check);
         if (deps.interrupted.aborted) throw interruption();
         findings.push(finding);
         if (options.json !== true) deps.print(lineOf(finding));
       }
       if (options.json === true) deps.print(`${JSON.stringify({ checks: findings })}\n`);
-      const failed = findings.filter(({ ok }) => !ok);
+      const failed = findings.filter(({ ok }) => ok === false);
       if (failed.length > 0)
         throw new SvcError(EXIT.failed, {
           code: 'checks_failed',
@@ -54,6 +59,8 @@ export function addDoctorCommand(program: Command, deps: SvcDeps): void {
         });
     });
 }
+
+const CHECK_ADDRESS = 'Check the address, your proxy and your certificates.';
 
 const CHECKS: readonly Check[] = [
   {
@@ -67,7 +74,7 @@ const CHECKS: readonly Check[] = [
   },
   {
     name: 'api',
-    next: 'Check the address, your proxy and your certificates.',
+    next: CHECK_ADDRESS,
     look: async (options, deps) => {
       const address = addressOf(deps, options);
       const { status } = await looked(address, deps);
@@ -77,6 +84,7 @@ const CHECKS: readonly Check[] = [
   },
   {
     name: 'clock',
+    needs: 'api',
     next: 'Set the clock of this machine.',
     look: async (options, deps) => {
       const { headers } = await looked(addressOf(deps, options), deps);
@@ -87,6 +95,7 @@ const CHECKS: readonly Check[] = [
   },
   {
     name: 'key',
+    needs: 'api',
     next: 'Sign in: svc auth login',
     look: async (options, deps) => {
       signedIn(deps, options);
@@ -97,6 +106,7 @@ const CHECKS: readonly Check[] = [
   },
   {
     name: 'balance',
+    needs: 'key',
     next: 'Add funds, or use a key with the scope billing: read.',
     look: async (options, deps) => {
       const { available } = Balance.parse(await signedIn(deps, options).json({ method: 'GET', path: '/balance' }));
@@ -105,6 +115,7 @@ const CHECKS: readonly Check[] = [
   },
   {
     name: 'stream',
+    needs: 'key',
     next: 'A proxy on the way holds streams back. Waiting falls back to asking again.',
     refused: 'Waiting falls back to asking again.',
     look: (options, deps) => firstBytes(options, deps),
@@ -144,8 +155,14 @@ async function findingOf(
   }
 }
 
+function unchecked({ name: check, needs }: Check): Finding {
+  return { check, ok: null, detail: `not checked: it needs ${needs}`, next: '' };
+}
+
 function nextAfter(error: unknown, { next, refused = next }: Pick<Check, 'next' | 'refused'>): string {
-  const { next: better, isFinal } = error instanceof SvcError ? error.refusal : {};
+  const { code, next: better, isFinal } = error instanceof SvcError ? error.refusal : {};
+  // The error itself advises this command.
+  if (code === UNREACHABLE) return CHECK_ADDRESS;
   return better ?? (isFinal === true ? refused : next);
 }
 
@@ -156,7 +173,11 @@ function endOf(signal: AbortSignal): Promise<never> {
 
 /** A request that needs no key. */
 async function looked(address: string, deps: SvcDeps): Promise<Response> {
-  const response = await deps.fetch(`${address}/gpu-types?limit=1`, { signal: deps.interrupted });
+  const response = await deps
+    .fetch(`${address}/gpu-types?limit=1`, { signal: deps.interrupted })
+    .catch((error: unknown) => {
+      throw new Error(unreachedWords(error, address));
+    });
   // Until the body is read or cancelled, its connection stays in use.
   await response.body?.cancel();
   return response;
@@ -173,6 +194,11 @@ async function firstBytes(options: CommonOptions, deps: SvcDeps): Promise<string
 }
 
 function lineOf({ check, ok, detail, next }: Finding): string {
-  const first = `${ok ? 'ok  ' : 'FAIL'}  ${check.padEnd(8)}  ${printable(detail)}\n`;
-  return ok ? first : `${first}                ${printable(next)}\n`;
+  const first = `${verdictOf(ok)}  ${check.padEnd(8)}  ${printable(detail)}\n`;
+  return next === '' ? first : `${first}                ${printable(next)}\n`;
+}
+
+function verdictOf(ok: Finding['ok']): string {
+  if (ok === null) return 'skip';
+  return ok ? 'ok  ' : 'FAIL';
 }

@@ -28,6 +28,13 @@ const Instance = z.looseObject({
 });
 type Connection = NonNullable<z.infer<typeof Instance>['connection']>;
 
+/** An instance that has an SSH endpoint. */
+interface Reached {
+  id: string;
+  status: string;
+  connection: Connection;
+}
+
 interface CopyOptions extends CommonOptions {
   recursive?: boolean;
   identity?: string;
@@ -74,10 +81,11 @@ export function addSshCommands(program: Command, deps: SvcDeps): void {
     .description('print the address of the application of an instance, and show it in a browser')
     .option('--terminal', 'its browser console instead')
     .action(async (name: string, options: CommonOptions & { terminal?: boolean }) => {
-      const { connection } = await connectionOf(signedIn(deps, options), name);
-      const url = options.terminal === true ? connection.terminal_url : connection.app_url;
-      if (url === null || url === undefined || !/^https?:/.test(url))
-        throw new SvcError(EXIT.notFound, { code: 'not_found', message: 'the instance has no such address' });
+      const reached = await connectionOf(signedIn(deps, options), name);
+      const { terminal_url: terminalUrl, app_url: appUrl } = reached.connection;
+      const url = options.terminal === true ? terminalUrl : appUrl;
+      if (url === null || url === undefined) throw options.terminal === true ? noTerminal(reached) : noApp(reached);
+      if (!/^https?:/.test(url)) throw unsafe(`${JSON.stringify(url)}, which is no address of a page`);
       deps.print(`${url}\n`);
       if (deps.isTerminal) await deps.runProgram('xdg-open', [url], { quiet: true }).catch(() => undefined);
     });
@@ -99,20 +107,46 @@ export function answersSsh(host: string, port: number): Promise<boolean> {
   });
 }
 
-async function connectionOf(client: Client, name: string): Promise<{ connection: Connection }> {
+/** True if an instance with this status cannot run any more. */
+export function runsNoMore(status: string): boolean {
+  return status === 'error' || status === 'terminated' || status === 'stopped' || status === 'stopping';
+}
+
+async function connectionOf(client: Client, name: string): Promise<Reached> {
   const id = await resolveName(client, name);
   const {
     connection,
     status,
     status_reason: reason,
   } = Instance.parse(await client.json({ method: 'GET', path: `/instances/${id}` }));
-  if (connection !== null) return { connection: checked(connection) };
+  if (connection !== null) return { id, status, connection: checked(connection) };
   const message = `the instance is ${status}${reason === null || reason === undefined ? '' : `: ${reason}`}`;
   throw new SvcError(EXIT.failed, {
     code: 'not_running',
     message,
-    next: `Wait for it: svc wait ${id}`,
+    next: afterRefusal(status, id),
     resourceId: id,
+  });
+}
+
+/** What a person can do about an instance with this status, which cannot be used now. */
+function afterRefusal(status: string, id: string): string {
+  return runsNoMore(status) ? `See what happened: svc instance events ${id}` : `Wait for it: svc wait ${id}`;
+}
+
+function noApp({ id }: Reached): SvcError {
+  return new SvcError(EXIT.notFound, {
+    code: 'not_found',
+    message: 'the instance was launched without a primary port, so it has no application to show',
+    next: `Name the port at the launch: --port 8080/http/primary. A shell in it: svc open ${id} --terminal`,
+  });
+}
+
+function noTerminal({ id, status }: Reached): SvcError {
+  return new SvcError(EXIT.notFound, {
+    code: 'not_found',
+    message: `the instance is ${status}, and has a browser console only while it runs`,
+    next: afterRefusal(status, id),
   });
 }
 
@@ -122,8 +156,16 @@ async function connectionOf(client: Client, name: string): Promise<{ connection:
  */
 function checked(connection: Connection): Connection {
   if (USER.test(userOf(connection)) && HOST.test(connection.hostname)) return connection;
-  const message = `the API names ${JSON.stringify(`${userOf(connection)}@${connection.hostname}`)}, which is no login`;
-  throw new SvcError(EXIT.failed, { code: 'unsafe_answer', message, next: 'Check the address of the API: svc doctor' });
+  throw unsafe(`${JSON.stringify(`${userOf(connection)}@${connection.hostname}`)}, which is no login`);
+}
+
+function unsafe(named: string): SvcError {
+  const message = `the API names ${named}`;
+  return new SvcError(EXIT.failed, {
+    code: 'unsafe_answer',
+    message,
+    next: 'Check the address of the API: svc doctor',
+  });
 }
 
 /** The user of the command that the API shows. */

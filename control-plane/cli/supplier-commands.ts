@@ -4,9 +4,10 @@ import { CHAIN, MONTH, type PlainCommand, type PlainOption } from './plain.ts';
 const MACHINE = [
   'machine_id',
   'status',
+  'online',
   'verification_status',
-  'gpu_type',
-  'gpu_count',
+  'reported_gpus.gpu_type',
+  'reported_gpus.count',
   'region',
   'price_per_hour',
   'last_heartbeat_at',

@@ -5,7 +5,7 @@ import { type Client, unlessAway } from './client.ts';
 import { eventsOf } from '../../shared/event-reader.ts';
 import type { SvcDeps } from './command.ts';
 import { EXIT, SvcError } from './exit.ts';
-import { answersSsh } from './ssh.ts';
+import { answersSsh, runsNoMore } from './ssh.ts';
 import { printable } from '../../shared/terminal.ts';
 
 export const WAITS = ['running', 'terminated', 'reachable'] as const;
@@ -122,8 +122,7 @@ async function isReached({ status, connection }: WaitedInstance, { until, answer
 }
 
 function isHopeless({ status }: WaitedInstance, until: WaitFor): boolean {
-  if (until === 'terminated') return false;
-  return status === 'error' || status === 'terminated' || status === 'stopped' || status === 'stopping';
+  return until !== 'terminated' && runsNoMore(status);
 }
 
 function wordsOf({ status, status_reason: reason }: WaitedInstance): string {

@@ -116,6 +116,9 @@ const FORMAT_WORDS: Record<string, string> = {
   datetime: 'must be an ISO 8601 UTC time like 2026-01-31T12:00:00Z',
   uuid: 'must be a UUID',
   url: 'must be a URL',
+  email: 'must be an address like you@example.com',
+  date: 'must be a date like 2026-01-31',
+  regex: 'has a wrong form',
 };
 
 function ruleOf(issue: z.core.$ZodIssue): string {
@@ -133,10 +136,7 @@ function ruleOf(issue: z.core.$ZodIssue): string {
     case 'not_multiple_of':
       return `must be a multiple of ${issue.divisor}`;
     case 'invalid_format':
-      return (
-        FORMAT_WORDS[issue.format] ??
-        (issue.pattern === undefined ? `must be a valid ${issue.format}` : `must match ${issue.pattern}`)
-      );
+      return FORMAT_WORDS[issue.format] ?? `must be a valid ${issue.format}`;
     default:
       return issue.message;
   }

@@ -173,6 +173,33 @@ test('the earnings of one machine end with the sum of that machine', async () =>
   expect(stdout).toContain(`\n\n${sums.join('\n')}\n`);
 });
 
+test('a machine has the GPUs that its host reports, and whether its agent is connected', async () => {
+  const id = await bringMachine(api, owner, { price_per_hour: 1 });
+  const { stdout: list } = await svc.run('machine', 'list');
+  expect(list).toMatch(
+    /^MACHINE_ID +STATUS +ONLINE +VERIFICATION_STATUS +REPORTED_GPUS.GPU_TYPE +REPORTED_GPUS.COUNT /,
+  );
+  expect(list).toMatch(new RegExp(`^${id} +listed +true +unverified +H100_SXM +1 `, 'm'));
+  const { stdout: one } = await svc.run('machine', 'get', id);
+  expect(one).toMatch(/^online +true$/m);
+  expect(one).toMatch(/^reported_gpus.gpu_type +H100_SXM$/m);
+});
+
+test('an instance has its other ports below the rest, with the address of each', async () => {
+  await api.world.machine();
+  const id = await api.world.run(owner, {
+    ports: [
+      { port: 8080, protocol: 'http', primary: true },
+      { port: 8081, protocol: 'http' },
+      { port: 5432, protocol: 'tcp' },
+    ],
+  });
+  const { stdout } = await svc.run('instance', 'get', id);
+  expect(stdout).toMatch(/^connection.app_url +https?:/m);
+  expect(stdout).toMatch(/^connection.ports\nPORT +PROTOCOL +URL +HOSTNAME +PUBLIC_PORT\n8081 +http +https?:\S+\n/m);
+  expect(stdout).toMatch(/^5432 +tcp +\S+ +\d+$/m);
+});
+
 test('a contract has its GPUs, those that are in use, and their regions', async () => {
   await api.world.machine({ gpus: 2, region: 'us-east' });
   await api.world.rooms.reservations.create({

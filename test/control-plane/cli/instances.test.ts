@@ -1,7 +1,5 @@
-// The commands of `svc` that launch instances, wait for them and log in to them.
-import { closeSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+// The commands of `svc` that launch instances and wait for them.
 import { createServer } from 'node:net';
-import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { LAUNCH } from '../../kit/world.ts';
 import { api, openSvcForEachTest, owner, svcOf } from './svc-of-test.ts';
@@ -293,104 +291,5 @@ describe('names', () => {
     expect(stderr).toContain('2 instances have the name train');
     expect(stderr).toContain(id);
     expect(stderr).toContain(other);
-  });
-});
-
-describe('ssh and cp', () => {
-  test('they run the programs of the system with the host key of the API', async () => {
-    await api.world.machine();
-    const id = await api.world.run(owner);
-    const svc = svcOf();
-    expect((await svc.run('ssh', id, '-L', '8080:localhost:80', 'nvidia-smi', '-l')).code).toBe(0);
-    const { json } = await api.call('GET', `/v1/instances/${id}`, { key: owner.key });
-    const {
-      hostname,
-      port,
-      host_key: key,
-    } = json['connection'] as { hostname: string; port: number; host_key: string };
-    const file = join(svc.home, '.config/svc/known_hosts.d', `${hostname}-${port}`);
-    expect(readFileSync(file, 'utf8')).toBe(`[${hostname}]:${port} ${key}\n`);
-    const pinned = [
-      '-o',
-      `UserKnownHostsFile="${file}"`,
-      '-o',
-      'StrictHostKeyChecking=yes',
-      '-o',
-      'GlobalKnownHostsFile=/dev/null',
-    ];
-    const host = `root@${hostname}`;
-    expect(svc.programs).toEqual([
-      ['ssh', '-p', String(port), ...pinned, host, '-L', '8080:localhost:80', 'nvidia-smi', '-l'],
-    ]);
-    await svc.run('cp', '-r', './data', `${id}:/root/data`);
-    expect(svc.programs[1]).toEqual(['scp', '-P', String(port), ...pinned, '-r', './data', `${host}:/root/data`]);
-    await svc.run('cp', '-i', 'my key', './data', `${id}:/root/data`);
-    expect(svc.programs[2]?.slice(-4)).toEqual(['-i', 'my key', './data', `${host}:/root/data`]);
-  });
-
-  test('a file with the host key that another ssh reads at the same time stays whole', async () => {
-    await api.world.machine();
-    const id = await api.world.run(owner);
-    const svc = svcOf();
-    await svc.run('ssh', id);
-    const folder = join(svc.home, '.config/svc/known_hosts.d');
-    const [name = ''] = readdirSync(folder);
-    const reader = openSync(join(folder, name), 'r');
-    const before = readFileSync(join(folder, name), 'utf8');
-    writeFileSync(join(folder, name), 'the key before\n');
-    await svc.run('ssh', id);
-    expect(readFileSync(reader, 'utf8')).toBe('the key before\n');
-    closeSync(reader);
-    expect(readFileSync(join(folder, name), 'utf8')).toBe(before);
-    expect(readdirSync(folder)).toEqual([name]);
-  });
-
-  test('they write an IPv6 address as each program takes it', async () => {
-    await api.world.machine();
-    const id = await api.world.run(owner);
-    const ofIpv6: typeof fetch = async (url, init) => {
-      const body = (await (await fetch(url, init)).json()) as { connection?: object };
-      return Response.json(
-        body.connection ? { ...body, connection: { ...body.connection, hostname: '2001:db8::1' } } : body,
-      );
-    };
-    const svc = svcOf({ fetch: ofIpv6 });
-    await svc.run('ssh', id);
-    await svc.run('cp', './data', `${id}:/root/data`);
-    expect(svc.programs.map((program) => program.at(-1))).toEqual([
-      'root@2001:db8::1',
-      'root@[2001:db8::1]:/root/data',
-    ]);
-  });
-
-  test.each([
-    ['ssh_command', 'ssh -oProxyCommand=touch${IFS}x@h -p 22'],
-    ['hostname', '../../.ssh/authorized_keys'],
-    ['hostname', '-oProxyCommand=x'],
-  ])('they run no program if the %s of the answer is %s', async (member, value) => {
-    await api.world.machine();
-    const id = await api.world.run(owner);
-    const hostile: typeof fetch = async (url, init) => {
-      const answer = await fetch(url, init);
-      const body = (await answer.json()) as { connection?: object };
-      return Response.json(body.connection ? { ...body, connection: { ...body.connection, [member]: value } } : body);
-    };
-    const svc = svcOf({ fetch: hostile });
-    expect(await svc.run('ssh', id)).toMatchObject({ code: 1, stderr: expect.stringContaining('is no login') });
-    expect(svc.programs).toEqual([]);
-  });
-
-  test('they exit with the code of the program', async () => {
-    await api.world.machine();
-    const id = await api.world.run(owner);
-    expect((await svcOf({ programCode: 42 }).run('ssh', id, 'exit 42')).code).toBe(42);
-  });
-
-  test('an instance that does not run yet is a clear refusal', async () => {
-    await api.world.machine();
-    const id = await idOfLaunch();
-    const svc = svcOf();
-    expect(await svc.run('ssh', id)).toMatchObject({ code: 1, stderr: expect.stringContaining(`svc wait ${id}`) });
-    expect(svc.programs).toEqual([]);
   });
 });

@@ -50,6 +50,17 @@ test('a person approves the code, and the key is stored for the user alone', asy
   svc.close();
 });
 
+test.each(['https://api.example.com', 'https://api.example.com/'])(
+  'the address %s is stored as that of the API',
+  async (given) => {
+    const { svc } = svcAt([KEY]);
+    expect((await svc.run('auth', 'login', '--base-url', given)).code).toBe(0);
+    const stored = readFileSync(join(svc.home, '.config/svc/credentials.json'), 'utf8');
+    expect(JSON.parse(stored)).toMatchObject({ profiles: { default: { base_url: 'https://api.example.com/v1' } } });
+    svc.close();
+  },
+);
+
 test('a code that is refused ends the login at once', async () => {
   const { svc, asked } = svcAt(['authorization_pending', 'access_denied']);
   const { code, stderr } = await svc.run('auth', 'login', '--json');

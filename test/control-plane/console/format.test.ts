@@ -12,8 +12,12 @@ import {
   plural,
   rate,
   relative,
+  shortId,
   time,
 } from '../../../control-plane/console/web/core/format.ts';
+import { createIds } from '../../../shared/ids.ts';
+import { seededRng } from '../../../shared/rng.ts';
+import { virtualClock } from '../../kit/virtual-clock.ts';
 
 const NOON_MS = Date.UTC(2026, 10, 22, 12);
 const MINUTE_MS = 60_000;
@@ -154,4 +158,11 @@ test('counts have separators, and one thing is not several', () => {
     '2,000 images',
   ]);
   expect(gpus(4, 'H100_SXM_80')).toBe('4 × H100 SXM 80');
+});
+
+test('short forms of ids of the same minute differ', () => {
+  const ids = createIds(virtualClock(NOON_MS), seededRng(1));
+  const shown = Array.from({ length: 100 }, () => shortId(ids.uuid()));
+  expect(new Set(shown).size).toBe(100);
+  expect(shortId('01a22b84-7c1e-7000-8000-0123456789ab')).toBe('456789ab');
 });

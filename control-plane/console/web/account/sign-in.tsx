@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import type { Session, SignInMethods } from '../../../../shared/api/auth.ts';
 import { ApiError, post } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
-import { signInWithPasskey } from '../core/passkey.ts';
+import { NEEDS_HOST_NAME, signInWithPasskey, takesPasskeys } from '../core/passkey.ts';
 import { session } from '../core/session.ts';
 import { beginSingleSignOn } from '../core/single-sign-on.ts';
 import { Field, Form, useAction } from '../parts/forms.tsx';
@@ -39,11 +39,17 @@ function SignInForms({ hasSingleSignOn }: { hasSingleSignOn: boolean }) {
   const provider = useAction(beginSingleSignOn);
   return (
     <>
-      <button class="btn pri wide" type="button" disabled={passkey.isBusy} onClick={() => void passkey.run()}>
-        {passkey.isBusy ? 'Waiting for your passkey…' : 'Sign in with a passkey'}
-      </button>
-      {passkey.error !== undefined && <Problem error={passkey.error} />}
-      <p class="or">or</p>
+      {takesPasskeys(location.hostname) ? (
+        <>
+          <button class="btn pri wide" type="button" disabled={passkey.isBusy} onClick={() => void passkey.run()}>
+            {passkey.isBusy ? 'Waiting for your passkey…' : 'Sign in with a passkey'}
+          </button>
+          {passkey.error !== undefined && <Problem error={passkey.error} />}
+          <p class="or">or</p>
+        </>
+      ) : (
+        <p class="small quiet">{NEEDS_HOST_NAME} Open it at its name to sign in with one.</p>
+      )}
       <PasswordForm />
       {hasSingleSignOn && (
         <button class="btn wide" type="button" disabled={provider.isBusy} onClick={() => void provider.run()}>

@@ -90,6 +90,9 @@ export function plural(value: number, noun: string): string {
   return `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
 }
 
+/** The end of an id. Ids that are made in the same minute begin alike. */
+export const shortId = (id: string): string => id.slice(-8);
+
 /** `in_flight` becomes `In flight`, and `gpus` becomes `GPUs`. */
 export function capital(word: string): string {
   const words = word.replaceAll('_', ' ').replace(/\bgpu(s?)\b/g, 'GPU$1');

@@ -7,6 +7,13 @@ import { loaded } from './code.ts';
 type Options = StartAuthenticationOpts['optionsJSON'];
 type NewOptions = StartRegistrationOpts['optionsJSON'];
 
+export const NEEDS_HOST_NAME = 'Passkeys need a host name, and this page is at an address.';
+
+/** False at an IP address, for which browsers make no passkey. `hostname` is that of the page, with brackets around an IPv6 address. */
+export function takesPasskeys(hostname: string): boolean {
+  return !/^(\d+(\.\d+){3}|\[.*\])$/.test(hostname);
+}
+
 /** Asks for a signature with the person's passkey. @throws ApiError `passkey_failed` if the person or the browser cancels it */
 export async function askPasskey(): Promise<unknown> {
   const { startAuthentication } = await loaded(import('@simplewebauthn/browser'));
@@ -33,7 +40,6 @@ function ended(error: unknown): never {
 
 function reasonOf(error: unknown): string {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  if (code === 'ERROR_INVALID_DOMAIN')
-    return 'Passkeys need a host name, and this page is at an address. Open it at its name, or use another way to sign in.';
+  if (code === 'ERROR_INVALID_DOMAIN') return `${NEEDS_HOST_NAME} Open it at its name, or use another way to sign in.`;
   return 'The browser gave no passkey. Try again, or use another way to sign in.';
 }

@@ -6,7 +6,7 @@ import { capital } from '../core/format.ts';
 import { isTyped, useTyped } from '../core/typed.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
-import type { Row, Verb } from './verbs.ts';
+import { calledOf, type Row, type Verb } from './verbs.ts';
 
 /** The kind of things that the decisions are about. */
 export interface Decided {
@@ -72,7 +72,7 @@ function Decision({ path, command, verb: decision, row, id, close, decided }: De
   });
   const options = takes.map(({ field, option }) => ` --${option} ${quoted(texts[field] || '…')}`);
   return (
-    <Dialog title={`${wordsOf(decision)} ${id}?`} close={close}>
+    <Dialog title={`${wordsOf(decision)} ${calledOf(row, id)}?`} close={close}>
       <p class="dim">{says} It stands in the audit journal under your address.</p>
       <Form action={action} submit={wordsOf(decision)} busy="Sending…" cancel={close}>
         {takes.map(({ field, label }) => (

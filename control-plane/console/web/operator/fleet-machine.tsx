@@ -3,7 +3,7 @@ import { Link } from 'wouter-preact';
 import type { MachineMetrics } from '../../../../shared/api/metrics.ts';
 import type { OperatorGpu, OperatorMachine } from '../../../../shared/api/operator-machine.ts';
 import { useResource } from '../core/data.ts';
-import { count, relative } from '../core/format.ts';
+import { count, relative, shortId } from '../core/format.ts';
 import type { ScreenProps } from '../core/screen.ts';
 import { SameAs } from '../parts/command.tsx';
 import { Badge, Card, Figures, Head, Note, Problem } from '../parts/layout.tsx';
@@ -24,7 +24,7 @@ export function FleetMachine({ params: { id = '' } }: ScreenProps) {
   return (
     <>
       <Head
-        title={`Machine ${id.slice(0, 8)}`}
+        title={`Machine ${shortId(id)}`}
         crumb={
           <>
             <Link href="/console/operate/fleet">Fleet</Link> / <code>{id}</code>

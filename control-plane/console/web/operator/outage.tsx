@@ -3,7 +3,7 @@ import { Link } from 'wouter-preact';
 import type { Outage, OutageDetail, OutageRental } from '../../../../shared/api/outage.ts';
 import { serviceNow } from '../core/clock.ts';
 import { useResource } from '../core/data.ts';
-import { dollars, duration, plural, time } from '../core/format.ts';
+import { dollars, duration, plural, shortId, time } from '../core/format.ts';
 import type { ScreenProps } from '../core/screen.ts';
 import { Badge, Card, Figures, Head, Note, Problem } from '../parts/layout.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
@@ -66,7 +66,7 @@ function Verdict({ shown: { outage, affected } }: { shown: OutageDetail }) {
               machineId === null ? (
                 'all'
               ) : (
-                <Link href={`/console/operate/fleet/${machineId}`}>{machineId.slice(0, 8)}</Link>
+                <Link href={`/console/operate/fleet/${machineId}`}>{shortId(machineId)}</Link>
               ),
             small: machineId === null ? 'an outage of our own' : 'suspend or approve it there',
           },

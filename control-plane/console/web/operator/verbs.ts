@@ -121,6 +121,12 @@ export const CREDIT_VERBS: readonly Verb[] = [
   },
 ];
 
+/** What a dialog calls the row with this id: its name, if it has one, and the id. */
+export function calledOf(row: Row, id: string): string {
+  const name = textOf(row['name']);
+  return name === '' || name === id ? id : `${name} (${id})`;
+}
+
 /** A value of a row as text for people. */
 export function textOf(value: unknown): string {
   if (value === null || value === undefined) return '';

@@ -3,14 +3,17 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
 import { ApiError } from '../core/api.ts';
+import { messageBelow } from '../core/refused-fields.ts';
 import { holdFocus } from './focus.ts';
 import { Problem } from './layout.tsx';
 
 export interface Action {
   isBusy: boolean;
   error: ApiError | undefined;
-  /** The rule that a field breaks, in the words of the API; undefined if it breaks none. */
+  /** The rule that a field breaks, in the words of the API; undefined if it breaks none. Whoever asks shows the rule at the field. */
   ruleOf(field: string): string | undefined;
+  /** What the form says of `error`. It does not repeat the rules that its fields show. */
+  message(): string | undefined;
   run(): Promise<void>;
 }
 
@@ -28,10 +31,15 @@ export function useAction(work: (here: OnScreen) => Promise<void>): Action {
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError>();
   const busy = useRef(false);
+  const shown = useRef(new Set<string>());
   return {
     isBusy,
     error,
-    ruleOf: (field) => error?.errors.find((each) => each.field === field)?.rule,
+    ruleOf: (field) => {
+      shown.current.add(field);
+      return error?.errors.find((each) => each.field === field)?.rule;
+    },
+    message: () => error && messageBelow(error, shown.current),
     run: async () => {
       if (busy.current) return;
       busy.current = true;
@@ -199,7 +207,7 @@ export function Form({ action, submit, busy, isDisabled = false, tone, cancel, c
   return (
     <form class="stack" onSubmit={send}>
       {children}
-      {action.error !== undefined && <Problem error={action.error} />}
+      {action.error !== undefined && <Problem error={action.error} message={action.message()} />}
       <div class="row">
         <button class={`btn pri ${tone ?? ''}`} type="submit" disabled={isDisabled || action.isBusy}>
           {action.isBusy ? busy : submit}

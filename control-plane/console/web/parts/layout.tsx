@@ -103,12 +103,19 @@ export function Note({ tone = '', action, children }: NoteProps) {
 /** Refusals that end with a deposit. */
 const NEEDS_MONEY: readonly string[] = ['insufficient_balance', 'org_unfunded'];
 
+interface ProblemProps {
+  error: ApiError;
+  /** What is said in place of the text of the refusal. */
+  message?: string | undefined;
+  retry?: () => void;
+}
+
 /** A refusal of the API: its text, its code, and the id with which the operator finds the request in the log. */
-export function Problem({ error, retry }: { error: ApiError; retry?: () => void }) {
+export function Problem({ error, message = error.message, retry }: ProblemProps) {
   return (
     <div class="note bad" role="alert">
       <div>
-        <p>{error.message}</p>
+        <p>{message}</p>
         <p class="small">
           <code>{error.code}</code>
           {error.requestId !== undefined && (

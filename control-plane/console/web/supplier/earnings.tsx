@@ -4,7 +4,7 @@ import type { CommunityEarnings, CommunitySupplier, EarningsEntry } from '../../
 import type { Chain, CommunityPayout, PayoutDestination } from '../../../../shared/api/payout.ts';
 import { call } from '../core/api.ts';
 import { useLiveList, useResource } from '../core/data.ts';
-import { cents, date, dollars, time } from '../core/format.ts';
+import { cents, date, dollars, shortId, time } from '../core/format.ts';
 import { may } from '../core/session.ts';
 import { useTyped } from '../core/typed.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
@@ -14,7 +14,7 @@ import { type Column, LiveTable, RowsTable } from '../parts/table.tsx';
 
 const ENTRY_COLUMNS: readonly Column<EarningsEntry>[] = [
   { title: 'When (UTC)', cell: ({ accrued_at: at }) => <time dateTime={at}>{time(at)}</time> },
-  { title: 'Machine', class: 'w', cell: ({ machine_id: id }) => <code>{id.slice(0, 8)}</code> },
+  { title: 'Machine', class: 'w', cell: ({ machine_id: id }) => <code>{shortId(id)}</code> },
   { title: 'Rental', cell: ({ instance_id: id, reason }) => <Rental id={id} reason={reason} /> },
   {
     title: 'Payable',

@@ -4,7 +4,7 @@ import { Link } from 'wouter-preact';
 import type { CommunityMachine, MachineChecklist } from '../../../../shared/api/community.ts';
 import { call, post } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
-import { cents, dollars, gpus, rate, relative } from '../core/format.ts';
+import { cents, dollars, gpus, rate, relative, shortId } from '../core/format.ts';
 import type { ScreenProps } from '../core/screen.ts';
 import { may } from '../core/session.ts';
 import { useTyped } from '../core/typed.ts';
@@ -33,7 +33,7 @@ export function Machine({ params: { id = '' } }: ScreenProps) {
   return (
     <>
       <Head
-        title={`Machine ${id.slice(0, 8)}`}
+        title={`Machine ${shortId(id)}`}
         crumb={
           <>
             <Link href="/console/machines">Machines</Link> / <code>{id}</code>

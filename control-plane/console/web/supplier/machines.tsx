@@ -4,7 +4,7 @@ import { Link } from 'wouter-preact';
 import type { CommunityMachine, CommunitySupplier, RegisterMachine } from '../../../../shared/api/community.ts';
 import { call, post } from '../core/api.ts';
 import { useLiveList, useResource } from '../core/data.ts';
-import { cents, gpus, rate } from '../core/format.ts';
+import { cents, gpus, rate, shortId } from '../core/format.ts';
 import { may } from '../core/session.ts';
 import { isTyped, useTyped } from '../core/typed.ts';
 import { Copy, quoted, SameAs } from '../parts/command.tsx';
@@ -19,7 +19,7 @@ const COLUMNS: readonly Column<CommunityMachine>[] = [
     cell: ({ machine_id: id, region }) => (
       <>
         <Link href={`/console/machines/${id}`}>
-          <code>{id.slice(0, 8)}</code>
+          <code>{shortId(id)}</code>
         </Link>
         <br />
         <small class="quiet">{region}</small>
