@@ -17,8 +17,11 @@ import { readIdentity } from './link/identity.ts';
 import { openDesired } from './runtime/desired.ts';
 import { openDocker } from './runtime/docker.ts';
 import type { Engine, LocalContainer } from './runtime/engine.ts';
+import { findGpuLack } from './runtime/gpu-check.ts';
 import { openRecords, type WorkloadRecord } from './runtime/records.ts';
 import { assertRentable, faultInWords, findFence, takeInventory } from './inventory.ts';
+
+const SILENT = createLog('agent', 'silent');
 
 /** The inventory of this host. @throws Error that lists everything that keeps it from being rented out */
 export async function surveyHost(config: AgentConfig, clock = systemClock()): Promise<Inventory> {
@@ -32,7 +35,9 @@ export async function surveyHost(config: AgentConfig, clock = systemClock()): Pr
   const facts = await readHostFacts(config.state_dir);
   const fence = await findFence(config);
   const inventory = await takeInventory(gpus, { engine, facts, diskEnforced: false, fence });
-  assertRentable(inventory, config);
+  const uuids = inventory.gpus.map(({ uuid }) => uuid);
+  const gpuLack = uuids.length === 0 ? undefined : await findGpuLack(engine, uuids);
+  assertRentable(inventory, config, gpuLack);
   return inventory;
 }
 
@@ -61,8 +66,8 @@ export interface Cleared {
 }
 
 /**
- * Removes containers, networks and holders of this machine's rentals, and the fence. The enrolment stays. If the Docker Engine is gone, the holders
- * and the fence are removed. @throws Error if an agent runs here, or if a rental is here and `force` is false
+ * Removes containers, networks and holders of this machine's rentals, and the fence. The enrolment stays, and tombstones of the rentals. If the
+ * Docker Engine is gone, the holders and the fence are removed. @throws Error if an agent runs here, or if a rental is here and `force` is false
  */
 export async function clearHost(config: AgentConfig, { force }: { force: boolean }): Promise<Cleared> {
   const { state_dir: stateDir } = config;
@@ -73,17 +78,29 @@ export async function clearHost(config: AgentConfig, { force }: { force: boolean
     const engine = openDocker({ socketPath: config.docker_socket, machineId });
     const containers = await containersOf(engine);
     const workloads = await workloadsIn(stateDir);
-    const rentals = await findRentals(stateDir, workloads, containers);
+    const records = await openRecords(stateDir, { files: DISK, log: SILENT, now: systemClock().now });
+    const rentals = await findRentals(stateDir, { workloads, containers, records: records.all() });
     const count = rentals.running + rentals.stopped;
     if (count > 0 && !force) throw new Error(refusal(machineId, rentals));
     for (const { workload_id: id } of containers ?? []) await engine.remove(id);
     if (containers !== undefined) await engine.removeUnusedNetworks();
     for (const id of workloads) await endHolderOf(id, { clock: systemClock(), stateDir });
+    // The next agent reports that they are gone. Otherwise it would wait for their containers, as for a disk that is not mounted.
+    if (containers !== undefined) for (const id of placedIn(records.all(), containers)) await records.bury(id);
     if (config.network_fence === 'nftables') await removeFence();
     return { ended: count, hasEngine: containers !== undefined };
   } finally {
     await lock.close();
   }
+}
+
+/** Workloads that have a container, as far as the records or the engine know. */
+function placedIn(
+  records: ReadonlyMap<string, WorkloadRecord>,
+  containers: readonly LocalContainer[] | undefined,
+): ReadonlySet<string> {
+  const recorded = [...records.values()].filter((record) => record.container_id !== null && !record.gone);
+  return new Set([...(containers ?? []), ...recorded].map((one) => one.workload_id));
 }
 
 /** The containers of this machine; undefined if nobody listens on the engine's socket. An engine that hangs or refuses is an error. */
@@ -93,6 +110,14 @@ async function containersOf(engine: Engine): Promise<LocalContainer[] | undefine
     if (code === 'ENOENT' || code === 'ECONNREFUSED') return undefined;
     throw error;
   });
+}
+
+interface Traces {
+  /** Workloads with a folder here. */
+  workloads: readonly string[];
+  /** Undefined if there is no engine. */
+  containers: LocalContainer[] | undefined;
+  records: ReadonlyMap<string, WorkloadRecord>;
 }
 
 interface Rentals {
@@ -106,14 +131,9 @@ interface Rentals {
  * even if it does not run, unless the control plane or this host has ended or failed its workload. A container that the engine does not list
  * counts too, because the disk with its data may not be mounted. Without an engine, only the holders show what runs.
  */
-async function findRentals(
-  stateDir: string,
-  workloads: readonly string[],
-  containers: LocalContainer[] | undefined,
-): Promise<Rentals> {
-  const [clock, log] = [systemClock(), createLog('agent', 'silent')];
-  const records = (await openRecords(stateDir, { files: DISK, log, now: clock.now })).all();
-  const desired = await openDesired(stateDir, { files: DISK, log, clock, bootId: await readBootId() });
+async function findRentals(stateDir: string, { workloads, containers, records }: Traces): Promise<Rentals> {
+  const bootId = await readBootId();
+  const desired = await openDesired(stateDir, { files: DISK, log: SILENT, clock: systemClock(), bootId });
   const removed = desired.held()?.workloads.filter((workload) => workload.desired === 'removed') ?? [];
   const over = new Set([
     ...removed.map((workload) => workload.workload_id),
@@ -123,11 +143,7 @@ async function findRentals(
     containers === undefined
       ? await withHolder(stateDir, workloads)
       : containers.filter((one) => one.running).map((one) => one.workload_id);
-  const known = [
-    ...(containers ?? []).map((one) => one.workload_id),
-    ...[...records.values()].filter((record) => record.container_id !== null).map((record) => record.workload_id),
-  ];
-  const all = new Set([...active, ...known].filter((id) => !over.has(id)));
+  const all = new Set([...active, ...placedIn(records, containers)].filter((id) => !over.has(id)));
   const running = active.filter((id) => !over.has(id)).length;
   return { running, stopped: all.size - running };
 }

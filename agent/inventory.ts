@@ -116,8 +116,11 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
   };
 }
 
-/** The supplier sees the error at the command line. @throws Error that lists everything that keeps the host from being rented out */
-export function assertRentable(inventory: Inventory, config: AgentConfig): void {
+/**
+ * The supplier sees the error at the command line. `gpuLack` is what `findGpuLack` has found.
+ * @throws Error that lists everything that keeps the host from being rented out
+ */
+export function assertRentable(inventory: Inventory, config: AgentConfig, gpuLack: string | undefined): void {
   const lacks: string[] = [];
   if (inventory.gpu_error !== '') {
     lacks.push(`repair the NVIDIA driver (${inventory.gpu_error})`);
@@ -132,6 +135,8 @@ export function assertRentable(inventory: Inventory, config: AgentConfig): void 
     lacks.push(
       `Docker Engine ${inventory.engine_version} is too old: install ${ENGINE_VERSION_MIN.join('.')} or newer`,
     );
+  } else if (gpuLack !== undefined) {
+    lacks.push(gpuLack);
   }
   if (inventory.fence_error !== '') {
     lacks.push(

@@ -29,8 +29,9 @@ export async function enroll(options: EnrollOptions): Promise<string> {
   const identity = await loadIdentity(options.stateDir);
   const body: EnrollRequest = { token: options.token, public_key: identity.public_key, inventory: options.inventory };
   const answer = await postJson(new URL(ENROLL_PATH, url), JSON.stringify(body), options.ca);
-  if (answer.status < 200 || answer.status > 299) throw new Error(refusalOf(answer));
-  const { machine_id, link_path } = EnrollResponse.parse(JSON.parse(answer.text));
+  const enrolled = isFine(answer) ? EnrollResponse.safeParse(jsonOf(answer)).data : undefined;
+  if (enrolled === undefined) throw new Error(refusalOf(answer, url));
+  const { machine_id, link_path } = enrolled;
   await storeIdentity(options.stateDir, { ...identity, enrolled: { url: url.origin, machine_id, link_path } });
   return machine_id;
 }
@@ -99,16 +100,31 @@ function unansweredText({ origin }: URL, error: Error): string {
   return `no answer from ${origin}: ${error.message}`;
 }
 
-/** The problem document's code and detail, or the beginning of any other answer. */
-function refusalOf(answer: Answer): string {
+function isFine({ status }: Answer): boolean {
+  return status >= 200 && status <= 299;
+}
+
+/** Undefined if the text is no JSON. */
+function jsonOf({ text }: Answer): unknown {
   try {
-    const problem: unknown = JSON.parse(answer.text);
-    if (typeof problem === 'object' && problem !== null && 'code' in problem) {
-      const detail = 'detail' in problem ? `: ${String(problem.detail)}` : '';
-      return `enrolment refused (${answer.status} ${String(problem.code)})${detail}`;
-    }
+    return JSON.parse(text);
   } catch {
-    // The answer is not JSON, so it does not come from our control plane. The message below shows the answer.
+    return undefined;
+  }
+}
+
+/** Statuses of a server that knows no enrolment. */
+const NOTHING_THERE = [404, 405];
+
+/** The problem document's code and detail, or the beginning of any other answer. */
+function refusalOf(answer: Answer, { origin }: URL): string {
+  if (isFine(answer) || NOTHING_THERE.includes(answer.status)) {
+    return `what answers at ${origin} is no control plane (${answer.status}): check the address and the port of --url`;
+  }
+  const problem = jsonOf(answer);
+  if (typeof problem === 'object' && problem !== null && 'code' in problem) {
+    const detail = 'detail' in problem ? `: ${String(problem.detail)}` : '';
+    return `enrolment refused (${answer.status} ${String(problem.code)})${detail}`;
   }
   return `enrolment refused (${answer.status}): ${answer.text.slice(0, 200)}`;
 }

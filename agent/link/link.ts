@@ -135,12 +135,12 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
       });
       const end = await current.ended;
       current = undefined;
-      status.connected = false;
-      status.last_end = end.reason;
-      log.info({ machine_id: options.machineId, reason: end.reason }, 'the link ended');
+      Object.assign(status, { connected: false, last_end: end.reason } satisfies LinkStatus);
       if (clock.monotonicMs() - startedMs > SETTLED_MS || end.drainMs !== undefined) attempt = 0;
       const waitMs = fullJitterMs(attempt, LINK_RECONNECT_MS_MIN, LINK_RECONNECT_MS_MAX, rng) + (end.drainMs ?? 0);
       attempt += 1;
+      const againInMs = stopping.signal.aborted ? null : Math.round(waitMs);
+      log.info({ machine_id: options.machineId, reason: end.reason, again_in_ms: againInMs }, 'the link ended');
       await clock.sleep(waitMs, stopping.signal);
     }
   };

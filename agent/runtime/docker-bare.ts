@@ -29,6 +29,7 @@ export async function runBare(docker: Docker, bare: BareRun, machineId: string):
       HostConfig: {
         NetworkMode: bare.network ? name : 'none',
         Mounts: bare.mounts.map(bindMount),
+        ...gpuRequests(bare.gpu_uuids ?? []),
         ...(bare.disk_mib === null ? {} : { StorageOpt: { size: `${bare.disk_mib}M` } }),
       },
     });
@@ -42,6 +43,12 @@ export async function runBare(docker: Docker, bare: BareRun, machineId: string):
     await clear();
     await ignoring([404, 409], docker.getImage(`${repo}:${tag}`).remove());
   }
+}
+
+/** The part of a container's configuration that asks for these GPUs. */
+export function gpuRequests(uuids: readonly string[]): Pick<Docker.HostConfig, 'DeviceRequests'> {
+  if (uuids.length === 0) return {};
+  return { DeviceRequests: [{ Driver: 'nvidia', DeviceIDs: [...uuids], Capabilities: [['gpu']] }] };
 }
 
 /** A read-only mount. */

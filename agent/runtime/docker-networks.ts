@@ -17,6 +17,11 @@ export interface Networks {
   keepSpare(): Promise<void>;
   /** Removes networks that no container uses or will use: leftovers of a crash, or of a container that was removed by hand. */
   sweep(): Promise<void>;
+  /**
+   * True if the engine has a network that it had beside our containers at the last sweep or `keepSpare`. Docker stores networks and containers in
+   * one folder, and no other engine has a network of that name.
+   */
+  haveWitness(): Promise<boolean>;
   /** Names of the bridges of all machines on this engine. */
   bridges(): Promise<string[]>;
 }
@@ -41,6 +46,8 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
   let spare: string | undefined;
   /** Networks whose containers are being created. */
   const taken = new Set<string>();
+  /** Names of the networks that the engine had beside our containers. */
+  let witnesses: readonly string[] = [];
 
   const make = (name: string): Promise<void> => makeNetwork(docker, name, { [LABEL_MACHINE]: machineId });
   const newName = (): string => `svc-${ids.prefixed('net')}`;
@@ -51,29 +58,21 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
     if (spare === undefined) spare = name;
     else await remove(name);
   };
-  const makeSpare = async (): Promise<void> => {
-    const name = newName();
-    await make(name);
-    await keep(name);
-  };
 
   /**
    * A container may be there although its creation has failed. Then its network must never be given to another one. If the engine does not
    * say who has the network, nobody gets it, and a sweep removes it.
    */
-  const isFree = (name: string): Promise<boolean> =>
-    inUse().then(
-      (names) => !names.includes(name),
-      () => false,
-    );
+  const isFree = async (name: string): Promise<boolean> => !(await inUse().catch(() => [name])).includes(name);
 
   const removeUnused = async (): Promise<unknown[]> => {
     const ours = (): (string | undefined)[] => [spare, ...taken];
     // A network may get its container between two calls. So a network is kept if it was in use before, between or after them.
     const before = ours();
-    const there = await asked.listNetworks({ filters: { label: [`${LABEL_MACHINE}=${machineId}`] } });
-    const kept = new Set([...before, ...(await inUse()), ...ours()]);
-    const names = there.map(({ Name: name }) => name);
+    const names = await namesOf(asked, machineId);
+    const used = await inUse();
+    const kept = new Set([...before, ...used, ...ours()]);
+    if (used.length > 0) witnesses = names.filter((name) => kept.has(name));
     return removeEach(
       names.filter((name) => !kept.has(name)),
       remove,
@@ -99,12 +98,23 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
     remove,
     keepSpare: async () => {
       const reasons = await removeUnused();
-      if (spare === undefined) await makeSpare();
+      if (spare === undefined) {
+        const name = newName();
+        await make(name);
+        await keep(name);
+      }
       throwAll(reasons);
     },
     sweep: async () => throwAll(await removeUnused()),
+    haveWitness: async () => (await namesOf(asked, machineId)).some((name) => witnesses.includes(name)),
     bridges: async () => (await asked.listNetworks({ filters: { label: [LABEL_MACHINE] } })).map(bridgeOf),
   };
+}
+
+/** The networks of this machine on the engine. */
+async function namesOf(asked: Docker, machineId: string): Promise<string[]> {
+  const there = await asked.listNetworks({ filters: { label: [`${LABEL_MACHINE}=${machineId}`] } });
+  return there.map(({ Name: name }) => name);
 }
 
 /** Resolves with the reasons why some could not be removed. One of them must not keep the others. */

@@ -9,7 +9,7 @@ import { createIds } from '../../shared/ids.ts';
 import type { LogsTarget, PullLogin } from '../../shared/protocol/link.ts';
 import { systemRng } from '../../shared/rng.ts';
 import { absentAsUndefined, countBytes, followPull, ignoring, statusOf } from './docker-answers.ts';
-import { bindMount, runBare } from './docker-bare.ts';
+import { bindMount, gpuRequests, runBare } from './docker-bare.ts';
 import { jobCalls } from './docker-jobs.ts';
 import { openNetworks, type Networks } from './docker-networks.ts';
 import { tagWithoutVolumes, tarOf, type Volumeless, withoutVolumes } from './volumeless.ts';
@@ -61,19 +61,16 @@ export function openDocker(options: DockerOptions): Engine {
     version: async () => (await asked.version()).Version,
 
     list: async () => (await findAll()).map(localContainer),
+
+    hasItsData: networks.haveWitness,
+
     bridges: networks.bridges,
 
     keepSpareNetwork: networks.keepSpare,
 
     removeUnusedNetworks: networks.sweep,
 
-    inspectImage: (image) =>
-      absentAsUndefined(
-        docker
-          .getImage(image)
-          .inspect()
-          .then((facts) => imageFacts(image, facts)),
-      ),
+    inspectImage: (image) => inspectImage(docker, image),
 
     pull: (image, login, onNews, signal) => pullImage(docker, image, { login, onNews, signal }),
 
@@ -232,6 +229,7 @@ function inItsOwnWords(engine: Engine): Engine {
   return {
     version: plain(engine.version),
     list: plain(engine.list),
+    hasItsData: plain(engine.hasItsData),
     bridges: plain(engine.bridges),
     keepSpareNetwork: plain(engine.keepSpareNetwork),
     removeUnusedNetworks: plain(engine.removeUnusedNetworks),
@@ -315,7 +313,6 @@ function networkOf({ HostConfig: host }: Docker.ContainerInfo): string {
 }
 
 function createOptions(shape: ContainerShape, labels: Record<string, string>, network: string): CreateOptions {
-  const gpus = { Driver: 'nvidia', DeviceIDs: shape.gpu_uuids, Capabilities: [['gpu']] };
   return {
     name: `svc-${shape.workload_id}`,
     Image: shape.image,
@@ -347,7 +344,7 @@ function createOptions(shape: ContainerShape, labels: Record<string, string>, ne
       LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } },
       // The agent, and not the engine, starts the container after a reboot, because only the agent knows whether it should run.
       RestartPolicy: { Name: 'no' },
-      ...(shape.gpu_uuids.length === 0 ? {} : { DeviceRequests: [gpus] }),
+      ...gpuRequests(shape.gpu_uuids),
       ...(shape.disk_gb === null ? {} : { StorageOpt: { size: `${shape.disk_gb}G` } }),
     },
   };
@@ -363,6 +360,11 @@ function localContainer(info: Docker.ContainerInfo): LocalContainer {
     gpu_uuids: (info.Labels[LABEL_GPUS] ?? '').split(',').filter((uuid) => uuid !== ''),
     mount_sources: info.Mounts.flatMap(({ Source }) => (Source === undefined ? [] : [Source])),
   };
+}
+
+async function inspectImage(docker: Docker, image: string): Promise<LocalImage | undefined> {
+  const facts = await absentAsUndefined(docker.getImage(image).inspect());
+  return facts === undefined ? undefined : imageFacts(image, facts);
 }
 
 function imageFacts(image: string, facts: Docker.ImageInspectInfo): LocalImage {

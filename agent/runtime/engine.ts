@@ -90,13 +90,15 @@ export interface FileInContainer {
 /** A test program in a container without an image, to find out what the engine can do. */
 export interface BareRun {
   /** Part of the container's name: two runs with one name at the same time would conflict. */
-  name: 'disk' | 'fence';
+  name: 'disk' | 'fence' | 'gpus';
   argv: string[];
   mounts: Mount[];
   /** Limit of its writes; null: none. */
   disk_mib: number | null;
   /** True: the container gets a network like that of a workload. False: it gets no network. */
   network: boolean;
+  /** The GPUs that the container gets; none if it is left out. */
+  gpu_uuids?: readonly string[];
 }
 
 export interface LastExit {
@@ -112,9 +114,14 @@ export interface Engine {
   version(): Promise<string>;
   /** Our containers of this machine, running or not. */
   list(): Promise<LocalContainer[]>;
+  /** True if the engine has the same data as when it listed our containers. False: that is not known, and the disk with its data may be away. */
+  hasItsData(): Promise<boolean>;
   /** Bridge names of all workloads' networks, including those of other machines on this engine (tests share one). */
   bridges(): Promise<string[]>;
-  /** Creates the network of the next container in advance, because an engine takes a tenth of a second for it. */
+  /**
+   * Creates the network of the next container in advance, because an engine takes a tenth of a second for it. Also notes the networks that are
+   * there beside our containers, for `hasItsData`.
+   */
   keepSpareNetwork(): Promise<void>;
   /** Removes networks of this machine that no container uses. */
   removeUnusedNetworks(): Promise<void>;

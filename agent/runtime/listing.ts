@@ -1,4 +1,15 @@
 // Asks the engine for our containers, and decides whether its answer counts.
+//
+// An engine that is started without the disk with its data lists no container. That must not end the rentals of the host. Somebody may also have
+// removed the last container, and then its rental must end at once, because its customer pays. The engine itself shows which of the two it is: it
+// stores our networks beside the containers, and the network that the agent keeps in advance outlasts each container.
+//
+//     before          now, disk is there        now, disk is away
+//     container c     -                         -
+//     networks n, s   s (n goes with c)         -
+//     verdict         c is gone: at once        unknown: for ten minutes
+//
+// If no such network is left (somebody has removed unused networks, or the agent has just started), the second verdict counts.
 import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
@@ -15,7 +26,7 @@ export interface Listing {
 }
 
 export interface ListingDeps {
-  engine: Pick<Engine, 'list'>;
+  engine: Pick<Engine, 'list' | 'hasItsData'>;
   clock: Clock;
   log: Log;
   /** Workloads whose containers nothing of ours has removed or is about to remove. */
@@ -45,6 +56,8 @@ export function createListing({ engine, clock, log, placed, busy }: ListingDeps)
       (id) => !busyBefore.has(id) && !busy.has(id) && (seen === null || seen.some((one) => one.workload_id === id)),
     );
     if (listed.length > 0 || lost.length === 0) return listed;
+    // The first answer may be older than a return of the disk.
+    if (await engine.hasItsData()) return engine.list();
     emptySinceMs ??= clock.monotonicMs();
     if (clock.monotonicMs() - emptySinceMs < EMPTY_MS_MAX) throw new NothingListed(NOTHING_LISTED);
     return listed;

@@ -73,7 +73,10 @@ export const WORKLOAD_PHASES = [
 ] as const;
 
 /** How a main process has ended: by itself with a code, or by a signal. */
-export const MainExit = z.strictObject({ code: z.int().min(0).max(255).nullable(), signal: z.string().max(32).nullable() });
+export const MainExit = z.strictObject({
+  code: z.int().min(0).max(255).nullable(),
+  signal: z.string().max(32).nullable(),
+});
 export type MainExit = z.infer<typeof MainExit>;
 
 export const ObservedWorkload = z.strictObject({

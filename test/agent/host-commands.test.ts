@@ -11,6 +11,7 @@ import { type AgentStatus, openStatusSocket } from '../../agent/host/status-sock
 import { loadIdentity, storeIdentity } from '../../agent/link/identity.ts';
 import { assertRentable } from '../../agent/inventory.ts';
 import { newJobRecord } from '../../agent/runtime/records.ts';
+import { messageOf } from '../../shared/errors.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import { capture, type Captured } from '../kit/capture.ts';
@@ -18,7 +19,9 @@ import { GPU_DIR } from '../kit/engine.ts';
 import { eventually } from '../kit/processes.ts';
 import { virtualClock } from '../kit/virtual-clock.ts';
 import { desiredWorkload } from './desired-workload.ts';
+import { openOneGpuHost } from './runtime/one-gpu-host.ts';
 import { openScriptedEngine, type ScriptedEngine } from './runtime/scripted-engine.ts';
+import { newScript, openSlowEngine } from './runtime/slow-engine.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const dir = mkdtempSync(join(tmpdir(), 'host-'));
@@ -83,6 +86,7 @@ test.each(['there is no socket', 'nobody listens on the socket'])(
 );
 
 interface Host {
+  stateDir: string;
   engine: ScriptedEngine;
   clear(force: boolean): Promise<Cleared>;
   store(file: string, value: unknown): void;
@@ -105,6 +109,7 @@ async function stoppedHost(state: string | undefined): Promise<Host> {
   engine.answers.set('GET /containers/json', { body: state === undefined ? [] : [container] });
   const host = { ...config, state_dir: stateDir, docker_socket: engine.socketPath, network_fence: 'none' as const };
   return {
+    stateDir,
     engine,
     clear: (force) => clearHost(host, { force }),
     store: (file, value) => {
@@ -114,6 +119,7 @@ async function stoppedHost(state: string | undefined): Promise<Host> {
   };
 }
 
+const GPU_UUID = expect.stringMatching(/^GPU-/) as unknown;
 const RECORD = {
   workload_id: 'w',
   container_id: 'c',
@@ -176,6 +182,36 @@ test.each<[string, files: Record<string, unknown>]>([
   expect(removals(host)).toHaveLength(1);
 });
 
+test.each([
+  ['container the engine has', 'running'],
+  ['container the engine no longer lists', undefined],
+])(
+  'the agent of a host whose %s was cleared by force says at once that the rental is gone, and takes the next one',
+  async (_what, state) => {
+    const host = await stoppedHost(state);
+    host.store(RECORD_FILE, RECORD);
+    host.store('desired.json', desiredState('running'));
+    await host.clear(true);
+    const clock = virtualClock();
+    const script = { ...newScript(), clock };
+    const setting = { stateDir: host.stateDir, clock, engine: openSlowEngine(script), script };
+    const started = await openOneGpuHost({ ...setting, quarantineMs: 0, guest: false });
+    onTestFinished(() => started.runtime.stop());
+    await clock.advance(100);
+    expect(started.seen('w')?.phase).toBe('removed');
+    await started.want(desiredWorkload('next', 'i'));
+    await started.until('start', () => started.called().includes('start'));
+  },
+);
+
+test('a host that is cleared without its engine keeps the record of a container, which may still be there', async () => {
+  const host = await stoppedHost('running');
+  host.store(RECORD_FILE, RECORD);
+  rmSync(host.engine.socketPath);
+  await host.clear(true);
+  expect(JSON.parse(readFileSync(join(host.stateDir, RECORD_FILE), 'utf8'))).toEqual(RECORD);
+});
+
 test('a job whose result is not uploaded yet is ended by force only', async () => {
   const host = await stoppedHost('exited');
   host.store(RECORD_FILE, { ...RECORD, job: { ...newJobRecord(1), exit_code: 0 } });
@@ -192,11 +228,11 @@ const withEngine = (engineVersion: string): Inventory =>
   }) as unknown as Inventory;
 
 test.each(['20.10.0', '20.10.24+dfsg1', '29.1.0', 'dev'])('Docker Engine %s is new enough', (engineVersion) => {
-  expect(() => assertRentable(withEngine(engineVersion), config)).not.toThrow();
+  expect(() => assertRentable(withEngine(engineVersion), config, undefined)).not.toThrow();
 });
 
 test.each(['19.03.15', '20.9.1'])('Docker Engine %s is too old', (engineVersion) => {
-  expect(() => assertRentable(withEngine(engineVersion), config)).toThrow(
+  expect(() => assertRentable(withEngine(engineVersion), config, undefined)).toThrow(
     `Docker Engine ${engineVersion} is too old: install 20.10 or newer`,
   );
 });
@@ -209,7 +245,7 @@ test('everything that a host lacks is reported at once, also if nvidia-smi fails
     engine_version: '',
     fence_error: 'no nft',
   };
-  const check = (): void => assertRentable(inventory as unknown as Inventory, config);
+  const check = (): void => assertRentable(inventory as unknown as Inventory, config, undefined);
   for (const lack of ['driver mismatch', 'no Docker Engine answers', 'no nft']) expect(check).toThrow(lack);
 });
 
@@ -235,8 +271,29 @@ test('a host with one fit GPU can be rented out, and the words about it name the
     ],
     gpu_faults: [{ uuid: 'GPU-2', severity: 'unfit', detail: 'MIG mode is on' }],
   } as unknown as Inventory;
-  expect(() => assertRentable(inventory, config)).not.toThrow();
+  expect(() => assertRentable(inventory, config, undefined)).not.toThrow();
   expect(gpusInWords(inventory)).toBe('2 GPUs (H100), GPU-2 is unfit: MIG mode is on');
+});
+
+test.each([
+  [
+    'could not select device driver "nvidia" with capabilities: [[gpu]]',
+    'this host cannot be rented out yet: Docker cannot give a GPU to a container (could not select device driver "nvidia" with capabilities: [[gpu]]): install the NVIDIA Container Toolkit, then systemctl restart docker',
+  ],
+  ['exec: "/none": no such file or directory', undefined],
+])('an engine that refuses a container with GPUs because of %j makes a host unfit: %s', async (refusal, lack) => {
+  const engine = await openScriptedEngine();
+  onTestFinished(engine.close);
+  engine.answers.set('POST /containers/c-new/start', { status: 500, body: { message: refusal } });
+  vi.stubEnv('FAKE_GPU_COUNT', '2');
+  const { socketPath } = engine;
+  const nvidiaSmi = join(GPU_DIR, 'nvidia-smi');
+  const host = { ...config, nvidia_smi: nvidiaSmi, docker_socket: socketPath, network_fence: 'none' as const };
+  expect(await surveyHost(host).then(() => undefined, messageOf)).toBe(lack);
+  const asked = engine.asked.find(({ line }) => line === 'POST /containers/create');
+  expect(asked?.body).toMatchObject({
+    HostConfig: { NetworkMode: 'none', DeviceRequests: [{ Driver: 'nvidia', DeviceIDs: [GPU_UUID, GPU_UUID] }] },
+  });
 });
 
 test('check ends also if nvidia-smi does not', async () => {

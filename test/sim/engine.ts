@@ -94,6 +94,7 @@ function engineOn({ containers, images, call, onEnd, onChange }: Yard): Engine {
   return {
     version: () => call('version', () => '27.0.0'),
     list: () => call('list', () => [...containers.values()].map((container) => ({ ...container }))),
+    hasItsData: async () => false,
     bridges: async () => [],
     keepSpareNetwork: async () => undefined,
     removeUnusedNetworks: async () => undefined,

@@ -1,8 +1,11 @@
 // Enrolment and the link, with a fake control plane.
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { DISK } from '../../../agent/host/state.ts';
 import { dialLink, openLink, type Link, type LinkPeer } from '../../../agent/link/link.ts';
 import { enroll } from '../../../agent/link/enroll.ts';
@@ -89,6 +92,21 @@ describe('enrolment', () => {
     expect(plane.enrolments[0]?.public_key).toBe(key);
   });
 
+  test.each([
+    [404, '{"code":"not_found","detail":"There is nothing at /agent/v1/enroll."}'],
+    [405, 'nothing'],
+    [200, '<html>a web server</html>'],
+    [200, '{"ok":true}'],
+  ])('says that an address is no control plane if it answers %d with %j', async (status, text) => {
+    const other = createServer((_request, response) => void response.writeHead(status).end(text));
+    await once(other.listen(0, '127.0.0.1'), 'listening');
+    onTestFinished(() => void other.close());
+    const url = `http://127.0.0.1:${(other.address() as AddressInfo).port}`;
+    await expect(enrolAt(url)).rejects.toThrow(
+      `what answers at ${url} is no control plane (${status}): check the address and the port of --url`,
+    );
+  });
+
   test("shows a refusal in the control plane's words", async () => {
     await expect(enrolHost('wrong')).rejects.toThrow('enrolment refused (401 enrollment_token_invalid): no such token');
     await enrolHost();
@@ -99,6 +117,7 @@ describe('enrolment', () => {
 
 describe('link', () => {
   let link: Link | undefined;
+  let lines: string[];
   let desired: DesiredMessage[];
   let opened: OpenMessage[];
   let repaired: string[];
@@ -107,6 +126,7 @@ describe('link', () => {
     await enrolHost();
     const identity = await loadIdentity(stateDir);
     desired = [];
+    lines = [];
     opened = [];
     repaired = [];
     const peer: LinkPeer = {
@@ -125,7 +145,7 @@ describe('link', () => {
     link = openLink({ url: `${plane.url.replace('http', 'ws')}/agent/v1/link`, machineId: MACHINE_ID }, peer, {
       clock: systemClock(),
       rng: seededRng(1),
-      log: createLog('test', 'silent'),
+      log: createLog('test', 'info', { write: (line: string) => void lines.push(line) }),
       dial,
     });
     await eventually('hello', 5000, () => Promise.resolve(plane.hellos.length > 0 || undefined));
@@ -134,6 +154,19 @@ describe('link', () => {
 
   const hello = (number: number): Promise<boolean> =>
     eventually(`hello ${number}`, 10_000, () => Promise.resolve(plane.hellos.length >= number || undefined));
+
+  test('the log of a link that has ended says when the next try comes, except after a stop', async () => {
+    await open();
+    await eventually('link', 5000, () => Promise.resolve(link?.status().connected || undefined));
+    plane.dropLink();
+    await hello(2);
+    await link?.stop();
+    const ends = lines.map((line) => JSON.parse(line) as object).filter((line) => 'again_in_ms' in line);
+    expect(ends).toEqual([
+      expect.objectContaining({ msg: 'the link ended', again_in_ms: expect.any(Number) }),
+      expect.objectContaining({ reason: 'the agent stops', again_in_ms: null }),
+    ]);
+  });
 
   test('takes a desired state with the largest launch on each GPU', async () => {
     await open();

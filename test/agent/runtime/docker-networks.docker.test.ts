@@ -1,4 +1,7 @@
 // Networks of containers on a real engine: one for each container, one in advance, and none that stays for ever after a crash.
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { openDocker } from '../../../agent/runtime/docker.ts';
 import type { Engine as AgentEngine } from '../../../agent/runtime/engine.ts';
@@ -6,11 +9,20 @@ import { type Engine, engineContents, startEngine } from '../../kit/engine.ts';
 import { requireProgram } from '../../kit/setup.ts';
 import { containerShape, importEmptyImage } from '../container-shape.ts';
 
+const dir = mkdtempSync(join(tmpdir(), 'networks-'));
 let engine: Engine;
 let agent: AgentEngine;
 
+/** The engine keeps its data here from its next start on. */
+const useDisk = (name: string): void => {
+  mkdirSync(join(dir, name), { recursive: true });
+  rmSync(join(dir, 'data'), { force: true });
+  symlinkSync(name, join(dir, 'data'));
+};
+
 beforeAll(async () => {
-  engine = await startEngine({});
+  useDisk('disk');
+  engine = await startEngine({ dir });
   await importEmptyImage(engine.docker);
   agent = openAgent();
 });
@@ -126,4 +138,20 @@ test('a network that is gone before the start is made again', async () => {
   expect((await agent.list()).find((container) => container.id === id)).toMatchObject({ running: true });
   const { Labels: labels } = (await engine.docker.getNetwork(name).inspect()) as { Labels: object };
   expect(labels).toEqual({ 'svc.machine_id': 'm' });
+});
+
+test('the engine shows that a container was removed by hand, and does not show it while the disk with its data is away', async () => {
+  const id = await create('wl_a');
+  await agent.keepSpareNetwork();
+  await agent.keepSpareNetwork();
+  useDisk('mount-point');
+  await engine.restart();
+  expect([await agent.list(), await agent.hasItsData()]).toEqual([[], false]);
+  useDisk('disk');
+  await engine.restart();
+  expect(await agent.list()).toEqual([expect.objectContaining({ id })]);
+  await engine.docker.getContainer(id).remove();
+  expect([await agent.list(), await agent.hasItsData()]).toEqual([[], true]);
+  await agent.keepSpareNetwork();
+  expect(await agent.hasItsData()).toBe(true);
 });

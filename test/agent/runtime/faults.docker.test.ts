@@ -222,7 +222,19 @@ test('a removed workload is stopped and cut off at once, gone after the quaranti
   await world.plane.phase(ID, 'removed');
 });
 
-test('a host is cleared of everything; running rentals end only with --force', async () => {
+test('the only container of a host is missed within seconds after somebody has removed it', async () => {
+  const alone = world.workload('wl_alone', image.pinnedRef);
+  world.plane.desire([alone]);
+  await world.plane.phase('wl_alone', 'running');
+  // The container, its network and the network in advance.
+  await expect.poll(() => engineContents(world.engine.docker)).toHaveLength(3);
+  await world.engine.docker.getContainer('svc-wl_alone').remove({ force: true });
+  await world.plane.phase('wl_alone', 'missing', 15_000);
+  world.plane.desire([{ ...alone, desired: 'removed' }]);
+  await world.plane.phase('wl_alone', 'removed');
+});
+
+test('a host is cleared of everything; running rentals end only with --force, and the next agent takes new ones', async () => {
   world.plane.desire([world.workload('wl_left', image.pinnedRef)]);
   await world.plane.phase('wl_left', 'running');
   // What the killed supervisor left is gone by now.
@@ -237,4 +249,8 @@ test('a host is cleared of everything; running rentals end only with --force', a
   expect(await world.svcAgent('clear', '--force')).toMatchObject({ code: 0 });
   expect(await engineContents(world.engine.docker)).toEqual([]);
   expect(() => world.holderPid('wl_left')).toThrow('no holder');
+  await world.startAgent();
+  await world.plane.phase('wl_left', 'removed', 15_000);
+  world.plane.desire([world.workload('wl_next', image.pinnedRef)]);
+  await world.plane.phase('wl_next', 'running');
 });

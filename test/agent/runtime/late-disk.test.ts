@@ -80,6 +80,16 @@ test('a running rental of an engine that is started again without its disk goes 
   expect(host.called()).toEqual(['start']);
 });
 
+test('the only rental of a host is missing within seconds if somebody removes its container', async () => {
+  await open(0);
+  await host.want(WORKLOAD);
+  await host.until('guest', () => host.seen('wl_a')?.phase === 'running');
+  script.hasItsData = true;
+  script.removeContainer();
+  await clock.advance(6_000);
+  expect(host.seen('wl_a')?.phase).toBe('missing');
+});
+
 test('no image is removed, and so forgotten, while the disk with the images may be away', async () => {
   await open(0);
   await host.want(WORKLOAD);

@@ -10,6 +10,8 @@ const MINUTE_MS = 60_000;
 
 /** The next answer of the engine; undefined: it gives none. */
 let answer: LocalContainer[] | undefined;
+/** Whether the engine shows that it has the same data as before. */
+let hasItsData: () => boolean;
 /** What happens while the engine is asked. */
 let meanwhile: () => void;
 let placed: string[];
@@ -20,6 +22,7 @@ let listing: Listing;
 beforeEach(() => {
   [answer, placed, busy, lines] = [[], ['w'], new Map(), []];
   meanwhile = () => undefined;
+  hasItsData = () => false;
   clock = virtualClock();
   const engine = {
     list: async () => {
@@ -27,6 +30,7 @@ beforeEach(() => {
       if (answer === undefined) throw new Error('no answer');
       return answer;
     },
+    hasItsData: async () => hasItsData(),
   };
   const log = createLog('test', 'warn', { write: (line: string) => void lines.push(line) });
   listing = createListing({ engine, clock, log, placed: () => placed, busy });
@@ -88,4 +92,19 @@ test.each(['before', 'after'])('a step that is at work %s the answer may have re
   if (when === 'before') busy.set('w', []);
   meanwhile = () => void (when === 'before' ? busy.delete('w') : busy.set('w', []));
   expect(await after(0, [])).toEqual([]);
+});
+
+test('an engine that shows that it has the same data as before is believed at once', async () => {
+  await after(0, [OURS]);
+  hasItsData = () => true;
+  expect([await after(0, []), listing.awayMs(), lines]).toEqual([[], 0, []]);
+});
+
+test('an engine that gets its disk back while it is asked lists its containers', async () => {
+  await after(0, [OURS]);
+  hasItsData = () => {
+    answer = [OURS];
+    return true;
+  };
+  expect(await after(0, [])).toEqual([OURS]);
 });

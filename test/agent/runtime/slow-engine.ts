@@ -15,6 +15,8 @@ export interface EngineScript {
   mayStart: Promise<void>;
   /** The engine does not say which containers there are. */
   isAway: boolean;
+  /** The engine shows that it has the same data as when it listed a container. */
+  hasItsData: boolean;
   /** The engine lists no containers before it resolves. */
   mayList: Promise<void>;
   /** One entry for each inspection of the image: whether it is missing. After the last entry it is there. */
@@ -44,6 +46,7 @@ export function newScript(): EngineScript {
     mayCreate: Promise.resolve(),
     mayStart: Promise.resolve(),
     isAway: false,
+    hasItsData: false,
     mayList: Promise.resolve(),
     absences: [],
     pullFaults: [],
@@ -79,6 +82,7 @@ export function openSlowEngine(script: EngineScript): Engine {
       for (let turn = 0; turn < 5; turn += 1) await script.clock.nextTurn();
       return then;
     },
+    hasItsData: async () => script.hasItsData,
     bridges: async () => [],
     keepSpareNetwork: async () => void script.calls.push('spare'),
     removeUnusedNetworks: async () => undefined,
