@@ -140,7 +140,7 @@ function openFrame(style: string): Frame {
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escapeHtml(content.title)}</title><style>${style}</style></head><body>
 <a class="skip" href="#content">Skip to the text</a>
-<header><button popovertarget="pages" aria-label="Pages of the manual">Pages</button><a href="/docs">GPU rental and inference service</a></header>
+<header><button popovertarget="pages" aria-label="Pages of the manual">Pages</button><a href="/docs">GPU rental and inference service</a><a class="console" href="/console">Console</a></header>
 <nav id="pages" popover aria-label="Manual"><ul>${entries.map((entry) => entryHtml(entry, content, href)).join('')}</ul></nav>
 <main id="content">${content.html}</main>
 </body></html>

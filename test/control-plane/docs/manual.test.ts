@@ -71,11 +71,17 @@ describe('the routes', () => {
     }
   });
 
+  test('every page leads to the console', () => {
+    for (const [, { body }] of manualPages())
+      expect(/<header>[^]*<\/header>/.exec(body)?.[0]).toContain('href="/console"');
+  });
+
   test('every link of a page has an existing page and anchor', () => {
+    const others = ['/v1/openapi.json', '/console'];
     const dead = [...served].flatMap(([from, { body }]) =>
       [...body.matchAll(/href="([^"]+)"/g)]
         .map(([, href = '']) => href)
-        .filter((href) => href !== '/v1/openapi.json' && !leads(href, from))
+        .filter((href) => !others.includes(href) && !leads(href, from))
         .map((href) => `${from} -> ${href}`),
     );
     expect(dead).toEqual([]);

@@ -1,14 +1,14 @@
 // The machines of a supplier and their status, a form to add one, and a form to become a supplier.
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import type { CommunityMachine, CommunitySupplier, RegisterMachine } from '../../../../shared/api/community.ts';
+import type { CommunityMachine, CommunitySupplier } from '../../../../shared/api/community.ts';
 import { call, post } from '../core/api.ts';
 import { useLiveList, useResource } from '../core/data.ts';
 import { cents, gpus, rate, shortId } from '../core/format.ts';
 import { may } from '../core/session.ts';
 import { isTyped, useTyped } from '../core/typed.ts';
 import { Copy, quoted, SameAs } from '../parts/command.tsx';
-import { Field, Form, Select, useAction } from '../parts/forms.tsx';
+import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Empty, Head, Note, Problem } from '../parts/layout.tsx';
 import { type Column, LiveTable } from '../parts/table.tsx';
 import { MachineStatus } from './machine-status.tsx';
@@ -124,10 +124,9 @@ const NEW_MACHINE = 'machine';
 interface MachineDraft {
   region: string;
   price: string;
-  tier: RegisterMachine['tier'];
 }
 
-const EMPTY_DRAFT: MachineDraft = { region: '', price: '', tier: 'on_demand' };
+const EMPTY_DRAFT: MachineDraft = { region: '', price: '' };
 
 interface Registered {
   machine: CommunityMachine;
@@ -135,10 +134,10 @@ interface Registered {
 }
 
 function AddMachine({ added }: { added(): void }) {
-  const [{ region, price, tier }, setDraft] = useTyped(NEW_MACHINE, EMPTY_DRAFT);
+  const [{ region, price }, setDraft] = useTyped(NEW_MACHINE, EMPTY_DRAFT);
   const change = (part: Partial<MachineDraft>): void => setDraft((before) => ({ ...before, ...part }));
   const [made, setMade] = useState<Registered>();
-  const body = { region, price_per_hour: Number(price), tier };
+  const body = { region, price_per_hour: Number(price) };
   const action = useAction(async () => {
     setMade(await call<Registered>('POST', '/v1/community/machines', body));
     setDraft(EMPTY_DRAFT);
@@ -166,24 +165,11 @@ function AddMachine({ added }: { added(): void }) {
             rule={action.ruleOf('price_per_hour')}
             hint="What customers pay. The fee of the service is taken from it"
           />
-          <Select
-            label="Tier"
-            value={tier}
-            onValue={(next) => change({ tier: next })}
-            options={[
-              ['on_demand', 'on demand: a rental ends when its customer ends it'],
-              ['spot', 'spot: a rental may be ended for another one'],
-            ]}
-          />
         </Form>
         {region !== '' && Number(price) > 0 && (
           <SameAs
             isLong
-            cli={
-              tier === 'spot'
-                ? `svc api POST /community/machines --body ${quoted(JSON.stringify(body))}`
-                : `svc machine enroll --region ${quoted(region)} --price ${price}`
-            }
+            cli={`svc machine enroll --region ${quoted(region)} --price ${price}`}
             curl={{ method: 'POST', path: '/v1/community/machines', body }}
           />
         )}
