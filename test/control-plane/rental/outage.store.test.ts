@@ -9,7 +9,7 @@ import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/instances/qu
 import { GRACE_MS } from '../../../shared/limits.ts';
 import { reliabilityOf } from '../../../control-plane/fleet/supply/reliability.ts';
 import { confirmOutage } from '../../../control-plane/rental/instances/outages.ts';
-import { findProbe } from '../../../control-plane/rental/outages/store.ts';
+import { countMachines, findProbe } from '../../../control-plane/rental/outages/store.ts';
 import { TIMED_IN_MEMORY } from '../../../control-plane/rental/outages/wells.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { z } from 'zod';
@@ -96,6 +96,19 @@ describe('an outage', () => {
     });
     expect((await instance(beside))?.machine_id).toBe(machineId);
     expect(await findProbe(world.db.read, beside)).toEqual(before);
+  });
+
+  test('of one machine counts as that of one, whatever it has of other instances and beside other machines', async () => {
+    const who = await world.customer(10_000);
+    await world.machine({ gpus: 2 });
+    const [id] = [await world.run(who), await world.run(who)];
+    await world.machine();
+    await world.run(who);
+    await watch(QUIET_AFTER_START_MS);
+    expect(await countMachines(world.db.read)).toEqual({ machines: 2, failing: 0 });
+    world.probeAnswers.set(id, DEAD);
+    await watch(60_000);
+    expect(await countMachines(world.db.read)).toEqual({ machines: 2, failing: 1 });
   });
 
   test('names its evidence on the time that is not charged, and on no charge', async () => {
