@@ -12,6 +12,7 @@ import { addDoctorCommand } from './doctor.ts';
 import { errorJson, errorText, EXIT, knownError, SvcError } from './exit.ts';
 import { addInstanceCommands } from './instances.ts';
 import { addMetricsCommands } from './metrics.ts';
+import { ORGANISATION_COMMANDS } from './organisation-commands.ts';
 import { addPlainCommands, type PlainCommand } from './plain.ts';
 import { addSshCommands } from './ssh.ts';
 import { SUPPLIER_COMMANDS } from './supplier-commands.ts';
@@ -22,7 +23,13 @@ const NOUNS: Readonly<Record<string, string>> = {
   auth: 'sign in and out',
   gpu: 'GPU types',
   price: 'prices of what is on offer',
+  template: 'applications that can be launched',
+  environment: 'places to log in to that can be launched',
   key: 'SSH public keys',
+  'api-key': 'keys of the API',
+  member: 'the people of your organisation',
+  invitation: 'invitations to your organisation',
+  registry: 'logins to registries, for private images',
   instance: 'rented GPUs',
   reservation: 'reserved capacity',
   usage: 'what instances used',
@@ -37,7 +44,12 @@ const NOUNS: Readonly<Record<string, string>> = {
   machine: 'machines that you offer',
 };
 
-export const PLAIN_COMMANDS: readonly PlainCommand[] = [...ACCOUNT_COMMANDS, ...MODEL_COMMANDS, ...SUPPLIER_COMMANDS];
+export const PLAIN_COMMANDS: readonly PlainCommand[] = [
+  ...ACCOUNT_COMMANDS,
+  ...ORGANISATION_COMMANDS,
+  ...MODEL_COMMANDS,
+  ...SUPPLIER_COMMANDS,
+];
 
 /** Runs one command line, without the name of the program. Resolves with the exit code. */
 export async function runSvc(argv: readonly string[], given: Omit<SvcDeps, 'warn'>): Promise<number> {

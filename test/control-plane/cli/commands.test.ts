@@ -81,6 +81,11 @@ async function optionsFor(plain: PlainCommand): Promise<string[]> {
     model: 'tiny-base',
     training_file: training ?? '',
     'svc.max_budget_usd': '50',
+    scopes: 'instances: read,instances: write',
+    role: 'read-only',
+    registry: 'ghcr.io',
+    username: 'me',
+    password: file,
   };
   return (plain.options ?? [])
     .filter(({ required, to }) => required === true || (plain.method === 'PATCH' && to === 'price_per_hour'))

@@ -1,0 +1,158 @@
+// Commands of one request for an organisation: its API keys, people and logins to registries, and what a launch can name by an id.
+import type { PlainCommand } from './plain.ts';
+
+const API_KEY = ['id', 'name', 'prefix', 'scopes', 'expires_at', 'last_used_at', 'revoked_at'] as const;
+const MEMBER = ['user_id', 'email', 'name', 'role', 'has_second_factor', 'created_at'] as const;
+const INVITATION = ['id', 'role', 'email', 'expires_at'] as const;
+const CREDENTIAL = ['id', 'name', 'registry', 'username', 'created_at'] as const;
+
+export const ORGANISATION_COMMANDS: readonly PlainCommand[] = [
+  {
+    words: ['api-key', 'list'],
+    help: 'list the API keys of your organisation, newest first',
+    method: 'GET',
+    path: '/api-keys',
+    rows: 'data',
+    pages: 'cursor',
+    columns: API_KEY,
+  },
+  {
+    words: ['api-key', 'create'],
+    help: 'make an API key, which is shown once; it can do no more than the key that you use',
+    method: 'POST',
+    path: '/api-keys',
+    options: [
+      { flags: '--name <name>', help: 'a label', in: 'body', to: 'name', required: true },
+      {
+        flags: '--scopes <scopes>',
+        help: 'what it may do, separated by commas, such as "instances: read"',
+        in: 'body',
+        to: 'scopes',
+        as: 'list',
+        required: true,
+      },
+      {
+        flags: '--expires-at <time>',
+        help: 'when it ends, such as 2026-12-31T00:00:00Z',
+        in: 'body',
+        to: 'expires_at',
+      },
+    ],
+    columns: [...API_KEY, 'key'],
+  },
+  {
+    words: ['api-key', 'revoke'],
+    help: 'end an API key, by its id',
+    method: 'DELETE',
+    path: '/api-keys/{id}',
+    done: 'The key is revoked.',
+  },
+  {
+    words: ['member', 'list'],
+    help: 'list the people of your organisation, newest first',
+    method: 'GET',
+    path: '/members',
+    rows: 'data',
+    pages: 'cursor',
+    columns: MEMBER,
+    id: 'user_id',
+  },
+  {
+    words: ['member', 'change'],
+    help: 'give a person another role',
+    method: 'PATCH',
+    path: '/members/{user_id}',
+    options: [{ flags: '--role <role>', help: 'the new role', in: 'body', to: 'role', required: true }],
+    columns: MEMBER,
+    id: 'user_id',
+  },
+  {
+    words: ['member', 'remove'],
+    help: 'remove a person from your organisation',
+    method: 'DELETE',
+    path: '/members/{user_id}',
+    done: 'The person is no member any more.',
+  },
+  {
+    words: ['invitation', 'list'],
+    help: 'list the invitations that can still be accepted, newest first',
+    method: 'GET',
+    path: '/invitations',
+    rows: 'data',
+    pages: 'cursor',
+    columns: INVITATION,
+  },
+  {
+    words: ['invitation', 'create'],
+    help: 'invite somebody to your organisation; the link is shown once',
+    method: 'POST',
+    path: '/invitations',
+    options: [
+      { flags: '--role <role>', help: 'the role of whoever accepts', in: 'body', to: 'role', required: true },
+      { flags: '--email <address>', help: 'only this person can accept', in: 'body', to: 'email' },
+    ],
+    columns: [...INVITATION, 'mailed', 'url'],
+  },
+  {
+    words: ['invitation', 'revoke'],
+    help: 'end an invitation',
+    method: 'DELETE',
+    path: '/invitations/{id}',
+    done: 'The invitation is revoked.',
+  },
+  {
+    words: ['registry', 'list'],
+    help: 'list the stored logins to registries, newest first',
+    method: 'GET',
+    path: '/registry-credentials',
+    rows: 'data',
+    pages: 'cursor',
+    columns: CREDENTIAL,
+  },
+  {
+    words: ['registry', 'add'],
+    help: 'store a login for private images; a launch names its id with --registry-credential',
+    method: 'POST',
+    path: '/registry-credentials',
+    options: [
+      { flags: '--name <name>', help: 'a label', in: 'body', to: 'name', required: true },
+      { flags: '--registry <host>', help: 'such as ghcr.io', in: 'body', to: 'registry', required: true },
+      { flags: '--username <name>', help: 'who logs in', in: 'body', to: 'username', required: true },
+      {
+        flags: '--password-file <path>',
+        help: 'a file with the password or access token',
+        in: 'body',
+        to: 'password',
+        as: 'file',
+        required: true,
+      },
+    ],
+    columns: CREDENTIAL,
+  },
+  {
+    words: ['registry', 'delete'],
+    help: 'delete a stored login',
+    method: 'DELETE',
+    path: '/registry-credentials/{id}',
+    done: 'The login is deleted.',
+  },
+  {
+    words: ['template', 'list'],
+    help: 'list the applications that a launch can name with --template',
+    method: 'GET',
+    path: '/templates',
+    isOpen: true,
+    rows: 'data',
+    pages: 'cursor',
+    columns: ['id', 'title', 'min_vram_gb', 'primary_port', 'description'],
+  },
+  {
+    words: ['environment', 'list'],
+    help: 'list the frameworks that a launch can name with --environment certified:<framework>',
+    method: 'GET',
+    path: '/environments',
+    isOpen: true,
+    columns: ['frameworks'],
+    id: 'frameworks',
+  },
+];
