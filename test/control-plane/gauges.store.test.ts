@@ -7,6 +7,7 @@ import { brought } from '../../control-plane/brings.ts';
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { sql } from '../../control-plane/base/db/db.ts';
+import { FREE_COUNTED_MAX } from '../../control-plane/rental/endpoints/endpoints.ts';
 import { portMeasures } from '../../control-plane/rental/edge/public-ports.ts';
 import { addMeasures, type Metrics, openMetrics } from '../../control-plane/base/http/metrics.ts';
 import type { Gateway } from '../../control-plane/models/gateway/gateway.ts';
@@ -187,12 +188,21 @@ describe('the gauges', () => {
     expect(await scraped('svc_videos')).toEqual(['{status="queued"} 1']);
     expect(await scraped('svc_videos_total')).toEqual(['{model="acme/director",status="cancelled"} 1']);
   });
-  test('count the public ports that no instance has', async () => {
-    await world.machine();
-    const free = async (): Promise<number> => Number((await scraped('svc_public_ports_free'))[0]);
-    const before = await free();
-    await world.run(await world.customer(100_000), { ports: [{ port: 7000, protocol: 'tcp' }] });
-    expect(await free()).toBe(before - 2);
+  test.each([
+    [FREE_COUNTED_MAX + 1, FREE_COUNTED_MAX, FREE_COUNTED_MAX - 1],
+    [FREE_COUNTED_MAX, FREE_COUNTED_MAX, FREE_COUNTED_MAX - 2],
+  ])('count the free ones of %i public ports up to a limit', async (ports, before, after) => {
+    const small = await openWorld(1, { settings: { sshPorts: { first: 20_001, last: 20_000 + ports } } });
+    try {
+      const { endpoints } = small.rooms;
+      await small.machine();
+      expect(await endpoints.countFree(small.db.read)).toBe(before);
+      await small.run(await small.customer(100_000), { ports: [{ port: 7000, protocol: 'tcp' }] });
+      expect(await endpoints.countFree(small.db.read)).toBe(after);
+    } finally {
+      await small.close();
+    }
+    expect(await scraped('svc_public_ports_free')).toHaveLength(1);
   });
   test('show how long work has waited, and drop a status without jobs', async () => {
     await world.machine();

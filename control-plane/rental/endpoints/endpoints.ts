@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { countRow, flag, int, json, text } from '../../base/db/columns.ts';
+import { flag, int, json, text } from '../../base/db/columns.ts';
 import { type Db, type Query, type Tx, join, raw, sql } from '../../base/db/db.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 
@@ -35,6 +35,8 @@ const COLUMNS = sql`instance_id, hostname, ssh_port, host_key, tcp_ports, app_us
 const ENDPOINTS_PER_PAGE = 500;
 /** Number of ports that one statement adds. With one statement for each of ten thousand ports, every start would take a second longer. */
 const PORTS_PER_STATEMENT = 500;
+/** An operator must know when few are left, and each scrape of the metrics reads them. */
+export const FREE_COUNTED_MAX = 500;
 /** The user name of every application login. It is the same for all instances, because only the password is secret. */
 const APP_USER = 'svc';
 const APP_PASSWORD_BYTES = 24;
@@ -51,7 +53,7 @@ export interface Endpoints {
    * @throws ServiceError `unavailable` if too few ports were taken
    */
   open(tx: Tx, instanceId: string, ports: { taken: readonly number[]; tcpPorts: readonly number[] }): Promise<void>;
-  /** Number of configured ports that no instance has. */
+  /** Number of configured ports that no instance has, or FREE_COUNTED_MAX if there are more. */
   countFree(query: Query): Promise<number>;
   /** The password of the application's login. */
   appPassword(endpoint: Endpoint): string;
@@ -98,8 +100,12 @@ export function openEndpoints(deps: EndpointsDeps): Endpoints {
     open: (tx, instanceId, ports) => openEndpoint(tx, instanceId, ports, deps),
     countFree: async (query) => {
       const { first, last } = deps.ports;
-      const isFree = sql`instance_id is null and +port between ${first} and ${last}`;
-      return (await query.one(countRow, sql`select count(*) as count from endpoint_ports where ${isFree}`))?.count ?? 0;
+      const rows = await query.all(
+        PortRow,
+        sql`select port from endpoint_ports where instance_id is null and +port between ${first} and ${last}
+            order by released_ms, port limit ${FREE_COUNTED_MAX}`,
+      );
+      return rows.length;
     },
     appPassword: (endpoint) => deps.sealing.open(passwordPlace(endpoint.instance_id), endpoint.app_password_sealed),
     giveBack: (tx, instanceId, ports) => giveBack(tx, instanceId, ports, deps),

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { text } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { findMachine, gpusOf } from '../../../control-plane/fleet/supply/store.ts';
+import { freeTimesOf } from '../../../control-plane/money/credits/store.ts';
 import { payable, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { segmentsOf } from '../../../control-plane/money/metering/store.ts';
 import { findProbe } from '../../../control-plane/rental/outages/store.ts';
@@ -93,16 +94,18 @@ describe('a running rental whose GPU breaks', () => {
     expect(events).toEqual(['instance.running', 'instance.gpu_broken', 'instance.gpu_mended']);
   });
 
-  test('has the evidence named on the transfer that ends the charge', async () => {
+  test('has its evidence named on the time that is not charged, and on no charge', async () => {
     const id = await world.run(who);
     const gpu = await gpuOf(id);
     await world.clock.advance(60_000);
     await breaks(gpu);
-    const rows = await world.db.read.all(
-      z.object({ evidence: text }),
-      sql`select evidence from transfers where subject_id = ${id} and kind = 'rental.charge' and evidence is not null`,
+    const [time] = await freeTimesOf(world.db.read, id);
+    expect(time?.evidence).toBe(`the host found a GPU broken: ${gpu}: ${OFF_THE_BUS}`);
+    const charges = await world.db.read.all(
+      z.object({ evidence: text.nullable() }),
+      sql`select evidence from transfers where subject_id = ${id} and kind = 'rental.charge'`,
     );
-    expect(rows).toEqual([{ evidence: `the host found a GPU broken: ${gpu}: ${OFF_THE_BUS}` }]);
+    expect(charges).toEqual([{ evidence: null }]);
   });
 
   test('ends when that outlasts the grace: failed, with the reason, and the GPU is held until the host reports the container gone', async () => {
