@@ -29,7 +29,14 @@ import { openConsole } from './console/console.ts';
 import { openManual } from './docs/manual.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { type Listeners, openListeners } from './listeners.ts';
-import { type OperatorFiles, readFiles, readLatest, settingsOf, type Stores } from './operator-files.ts';
+import {
+  type OperatorFiles,
+  readFiles,
+  readLatest,
+  settingsOf,
+  type Stores,
+  waitsForRestart,
+} from './operator-files.ts';
 import { allLoops, closeRooms, type Running, startLoops, startWatchdog, stopLoops } from './loops.ts';
 import { openImages } from './rental/launch/images.ts';
 import { openModelHub } from './rental/launch/model-hub.ts';
@@ -139,7 +146,7 @@ function houseOn(foundation: Ground, files: OperatorFiles, read: Read): House {
     driven: () => life.running?.engine?.driven() ?? new Map(),
     secondaries: config.peer_url === undefined ? undefined : openSecondaries(members.id, core),
     ...startOf(config, { clock, foundation }),
-    reload: async () => reloadSettings(readAgain, { rooms, listeners }, log),
+    reload: async () => reloadSettings(readAgain, { rooms, listeners, started: config }, log),
   });
   const web: HttpDeps = {
     ...core,
@@ -295,7 +302,7 @@ async function openOwnFoundation(
 /** Reads all files before it changes anything. Other changes of the configuration apply after the next start. */
 function reloadSettings(
   readAgain: () => Config,
-  { rooms, listeners }: { rooms: Rooms; listeners: Listeners },
+  { rooms, listeners, started }: { rooms: Rooms; listeners: Listeners; started: Config },
   log: Log,
 ): Fields {
   let config: Config;
@@ -319,6 +326,7 @@ function reloadSettings(
     open_inference_requests_per_org: next.openInferenceRequestsPerOrg,
     open_videos_per_org: next.openVideosPerOrg,
     ...config.rate_limits,
+    waits_for_restart: waitsForRestart(started, config).join(', '),
   };
   log.info(now, 'models, templates, environments and limits were read again');
   return now;

@@ -1,4 +1,5 @@
 // Reads the files of the operator: the settings that the configuration makes for the rooms, certificates, and passwords.
+import { isDeepStrictEqual } from 'node:util';
 import type { Log } from '../shared/log.ts';
 import { messageOf } from '../shared/errors.ts';
 import { ucentsFromDollars } from '../shared/money.ts';
@@ -97,4 +98,24 @@ function lossBoundsOf({ loss_bounds: bounds }: Config): Settings['lossBounds'] {
     supplierCreditsUcents: ucents(bounds.credits_per_supplier),
     supplierPaymentsUcents: ucents(bounds.own_outages_per_supplier),
   };
+}
+
+/** Keys of the configuration that a reload applies. */
+const RELOADED: ReadonlySet<string> = new Set<keyof Config>([
+  'templates_file',
+  'environments_file',
+  'models_file',
+  'rate_limits',
+  'sign_up',
+  'open_launches_per_org',
+  'open_inference_requests_per_key',
+  'open_inference_requests_per_org',
+]);
+
+/** Keys that have changed since the start, and that only the next start applies. Those within `videos` are named apart. */
+export function waitsForRestart(started: Config, now: Config): string[] {
+  const flat = ({ videos, ...rest }: Config) => ({ ...rest, 'videos.file_mib_max': videos.file_mib_max });
+  const [before, after] = [flat(started), flat(now)];
+  const names = Object.keys({ ...before, ...after }) as (keyof typeof before)[];
+  return names.filter((name) => !RELOADED.has(name) && !isDeepStrictEqual(before[name], after[name]));
 }

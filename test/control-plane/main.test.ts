@@ -87,6 +87,21 @@ test("SIGHUP and the operator's command read the files again; a mistake changes 
     models: 0,
     sign_up: 'invite',
     open_launches_per_org: expect.any(Number),
+    waits_for_restart: '',
+  });
+});
+
+test('a reload names the changes that wait for a restart, and not those that it applies', async () => {
+  const path = join(dir, 'config.yaml');
+  const config = readFileSync(path, 'utf8');
+  const changed = '"launch_hold_minutes": 3, "videos": { "file_mib_max": 5, "open_per_org": 7 }, "open_launches_per_org": 9';
+  writeFileSync(path, config.replace(/\}$/, `,\n${changed} }`));
+  const { stdout } = await capture([process.execPath, LAUNCHER, 'admin', 'reload', '--json', '--config', path]);
+  writeFileSync(path, config);
+  expect(JSON.parse(stdout.toString())).toMatchObject({
+    open_launches_per_org: 9,
+    open_videos_per_org: 7,
+    waits_for_restart: 'launch_hold_minutes, videos.file_mib_max',
   });
 });
 

@@ -14,7 +14,8 @@ export type ListenAddress = { host: string; port: number } | { socketPath: strin
 
 export async function listenOn(app: FastifyInstance, address: ListenAddress): Promise<void> {
   if (!('socketPath' in address)) {
-    await app.listen(address).catch((error: unknown) => {
+    // fastify adds members of its own to what it is given, and this is a part of the configuration.
+    await app.listen({ ...address }).catch((error: unknown) => {
       throw new Error(unboundText(address, error), { cause: error });
     });
     return;
