@@ -94,7 +94,8 @@ test("SIGHUP and the operator's command read the files again; a mistake changes 
 test('a reload names the changes that wait for a restart, and not those that it applies', async () => {
   const path = join(dir, 'config.yaml');
   const config = readFileSync(path, 'utf8');
-  const changed = '"launch_hold_minutes": 3, "videos": { "file_mib_max": 5, "open_per_org": 7 }, "open_launches_per_org": 9';
+  const changed =
+    '"launch_hold_minutes": 3, "videos": { "file_mib_max": 5, "open_per_org": 7 }, "open_launches_per_org": 9';
   writeFileSync(path, config.replace(/\}$/, `,\n${changed} }`));
   const { stdout } = await capture([process.execPath, LAUNCHER, 'admin', 'reload', '--json', '--config', path]);
   writeFileSync(path, config);
