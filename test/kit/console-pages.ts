@@ -111,6 +111,8 @@ export function watch(page: Page, origin: string, broken: string[]): void {
 
 /** What axe-core finds on the page, a line each. It runs outside of the page's policy, which lets no foreign script in. */
 export async function axeFindings(page: Page): Promise<string[]> {
+  // axe-core looks at one moment. On a busy machine a screen may not be drawn yet, and each screen has this heading.
+  await page.locator('h1').first().waitFor();
   const session = await page.context().newCDPSession(page);
   const { frameTree } = await session.send('Page.getFrameTree');
   const { executionContextId } = await session.send('Page.createIsolatedWorld', { frameId: frameTree.frame.id });
