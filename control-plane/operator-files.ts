@@ -91,15 +91,6 @@ export function settingsOf(config: Config): Settings {
   };
 }
 
-function lossBoundsOf({ loss_bounds: bounds }: Config): Settings['lossBounds'] {
-  const ucents = (dollars: number): bigint => ucentsFromDollars(dollars) ?? 0n;
-  return {
-    orgCreditsUcents: ucents(bounds.credits_per_org),
-    supplierCreditsUcents: ucents(bounds.credits_per_supplier),
-    supplierPaymentsUcents: ucents(bounds.own_outages_per_supplier),
-  };
-}
-
 /** Keys of the configuration that a reload applies. */
 const RELOADED: ReadonlySet<string> = new Set<keyof Config>([
   'templates_file',
@@ -112,10 +103,24 @@ const RELOADED: ReadonlySet<string> = new Set<keyof Config>([
   'open_inference_requests_per_org',
 ]);
 
-/** Keys that have changed since the start, and that only the next start applies. Those within `videos` are named apart. */
+/** Keys that have changed since the start, and that only the next start applies. */
 export function waitsForRestart(started: Config, now: Config): string[] {
-  const flat = ({ videos, ...rest }: Config) => ({ ...rest, 'videos.file_mib_max': videos.file_mib_max });
-  const [before, after] = [flat(started), flat(now)];
-  const names = Object.keys({ ...before, ...after }) as (keyof typeof before)[];
-  return names.filter((name) => !RELOADED.has(name) && !isDeepStrictEqual(before[name], after[name]));
+  const before = withoutReloaded(started);
+  const after = withoutReloaded(now);
+  return Object.keys({ ...before, ...after }).filter((name) => !isDeepStrictEqual(before[name], after[name]));
+}
+
+/** The keys that a reload does not apply. Of `videos` it applies a part, so the other part has a name of its own. */
+function withoutReloaded({ videos, ...rest }: Config): Record<string, unknown> {
+  const kept = Object.entries(rest).filter(([name]) => !RELOADED.has(name));
+  return { ...Object.fromEntries(kept), 'videos.file_mib_max': videos.file_mib_max };
+}
+
+function lossBoundsOf({ loss_bounds: bounds }: Config): Settings['lossBounds'] {
+  const ucents = (dollars: number): bigint => ucentsFromDollars(dollars) ?? 0n;
+  return {
+    orgCreditsUcents: ucents(bounds.credits_per_org),
+    supplierCreditsUcents: ucents(bounds.credits_per_supplier),
+    supplierPaymentsUcents: ucents(bounds.own_outages_per_supplier),
+  };
 }

@@ -106,7 +106,7 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
   );
   const sendSince = openSendSince(() => current);
   const jobs = openJobMessages(clock, sendSince(PROTOCOL_WITH_JOBS));
-  const status: LinkStatus = { connected: false, last_end: null };
+  let status: LinkStatus = { connected: false, last_end: null };
   let current: Connection | undefined;
   let cancelReport: (() => void) | undefined;
   let reportIsNear = false;
@@ -135,7 +135,7 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
       });
       const end = await current.ended;
       current = undefined;
-      Object.assign(status, { connected: false, last_end: end.reason } satisfies LinkStatus);
+      status = { connected: false, last_end: end.reason };
       if (clock.monotonicMs() - startedMs > SETTLED_MS || end.drainMs !== undefined) attempt = 0;
       const waitMs = fullJitterMs(attempt, LINK_RECONNECT_MS_MIN, LINK_RECONNECT_MS_MAX, rng) + (end.drainMs ?? 0);
       attempt += 1;

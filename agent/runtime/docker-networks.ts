@@ -59,12 +59,6 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
     else await remove(name);
   };
 
-  /**
-   * A container may be there although its creation has failed. Then its network must never be given to another one. If the engine does not
-   * say who has the network, nobody gets it, and a sweep removes it.
-   */
-  const isFree = async (name: string): Promise<boolean> => !(await inUse().catch(() => [name])).includes(name);
-
   const removeUnused = async (): Promise<unknown[]> => {
     const ours = (): (string | undefined)[] => [spare, ...taken];
     // A network may get its container between two calls. So a network is kept if it was in use before, between or after them.
@@ -87,7 +81,7 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
       taken.add(name);
       const [container, network] = await Promise.allSettled([makeContainer(name), ready ?? make(name)]);
       // A sweep must not remove the network before it is decided who gets it. If it cannot be removed now, a sweep removes it later.
-      if (container.status === 'rejected' && network.status === 'fulfilled' && (await isFree(name)))
+      if (container.status === 'rejected' && network.status === 'fulfilled' && (await isFree(name, inUse)))
         await keep(name).catch(() => undefined);
       taken.delete(name);
       // If the network could not be created, the start tries again and reports the reason.
@@ -109,6 +103,18 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
     haveWitness: async () => (await namesOf(asked, machineId)).some((name) => witnesses.includes(name)),
     bridges: async () => (await asked.listNetworks({ filters: { label: [LABEL_MACHINE] } })).map(bridgeOf),
   };
+}
+
+/**
+ * A container may be there although its creation has failed. Then its network must never be given to another one. If the engine does not
+ * say who has the network, nobody gets it, and a sweep removes it.
+ */
+async function isFree(name: string, inUse: NetworksDeps['inUse']): Promise<boolean> {
+  try {
+    return !(await inUse()).includes(name);
+  } catch {
+    return false;
+  }
 }
 
 /** The networks of this machine on the engine. */

@@ -57,14 +57,14 @@ export function openInstanceEvidence({ db, clock, events }: InstanceEvidenceDeps
     },
     why: async (id) => {
       await found(id);
+      const segments = await segmentsOf(read, [id]);
       const parts = await Promise.all([
         eventNotes(read, id, events),
-        chargeNotes(read, id, clock.now()),
-        creditNotes(read, id),
+        creditNotes(read, id, segments),
         ledgerNotes(read, id),
         probeNotes(read, id, clock.now()),
       ]);
-      return parts.flatMap(newest).toSorted(byTime).map(noteFields);
+      return [chargeNotes(segments, clock.now()), ...parts].flatMap(newest).toSorted(byTime).map(noteFields);
     },
     bill,
   };
@@ -149,8 +149,8 @@ async function eventNotes(query: Query, id: string, events: Events): Promise<Not
   });
 }
 
-async function chargeNotes(query: Query, id: string, nowMs: number): Promise<Note[]> {
-  return (await segmentsOf(query, [id])).map((segment) => ({
+function chargeNotes(segments: readonly Segment[], nowMs: number): Note[] {
+  return segments.map((segment) => ({
     atMs: segment.started_ms,
     untilMs: segment.ended_ms,
     what: 'charged',
@@ -159,8 +159,7 @@ async function chargeNotes(query: Query, id: string, nowMs: number): Promise<Not
   }));
 }
 
-async function creditNotes(query: Query, id: string): Promise<Note[]> {
-  const segments = await segmentsOf(query, [id]);
+async function creditNotes(query: Query, id: string, segments: readonly Segment[]): Promise<Note[]> {
   const times = (await freeTimesOf(query, id)).map((time): Note => {
     const held = time.held_ucents === 0n ? '' : `; $${dollarText(time.held_ucents)} more is held`;
     return {

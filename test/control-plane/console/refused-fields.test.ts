@@ -1,7 +1,6 @@
 // What a form says of a refusal whose rules its fields may show already.
 import { expect, test } from 'vitest';
-import { ApiError } from '../../../control-plane/console/web/core/api.ts';
-import { messageBelow } from '../../../control-plane/console/web/core/refused-fields.ts';
+import { ApiError, messageBelow } from '../../../control-plane/console/web/core/api.ts';
 
 const rules = (...fields: string[]): ApiError =>
   new ApiError(422, 'validation_failed', 'email is wrong; name is wrong.', {

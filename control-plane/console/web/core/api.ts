@@ -34,6 +34,12 @@ export class ApiError extends Error {
   }
 }
 
+/** What a form says below its fields: the text of the refusal, unless the fields `shown` show all of its rules. */
+export function messageBelow({ errors, message }: ApiError, shown: ReadonlySet<string>): string {
+  const isShown = errors.length > 0 && errors.every(({ field }) => shown.has(field));
+  return isShown ? 'Correct the fields that are marked.' : message;
+}
+
 export interface CallOptions {
   /** Repeats of a request for the same decision of the person must use the same key. If it is left out, the call makes a new key. */
   idempotencyKey?: string;

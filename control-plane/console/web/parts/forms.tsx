@@ -2,8 +2,7 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
-import { ApiError } from '../core/api.ts';
-import { messageBelow } from '../core/refused-fields.ts';
+import { ApiError, messageBelow } from '../core/api.ts';
 import { holdFocus } from './focus.ts';
 import { Problem } from './layout.tsx';
 
