@@ -216,6 +216,15 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     ],
   },
   {
+    words: ['deposit', 'methods'],
+    help: 'list the chains and tokens that can be deposited, and the limits',
+    method: 'GET',
+    path: '/deposits/methods',
+    columns: ['min_usd_cents', 'max_usd_cents'],
+    id: 'chain',
+    parts: [{ of: 'methods', columns: ['chain', 'asset', 'available'] }],
+  },
+  {
     words: ['deposit', 'create'],
     help: 'get an address to which stablecoins are sent, which add to your balance',
     method: 'POST',

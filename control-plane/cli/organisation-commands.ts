@@ -8,6 +8,13 @@ const CREDENTIAL = ['id', 'name', 'registry', 'username', 'created_at'] as const
 
 export const ORGANISATION_COMMANDS: readonly PlainCommand[] = [
   {
+    words: ['organisation', 'show'],
+    help: 'show your organisation, and whether the operator has suspended it',
+    method: 'GET',
+    path: '/organisation',
+    columns: ['id', 'name', 'created_at', 'suspended_at', 'suspended_reason'],
+  },
+  {
     words: ['api-key', 'list'],
     help: 'list the API keys of your organisation, newest first',
     method: 'GET',

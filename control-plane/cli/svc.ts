@@ -29,6 +29,7 @@ const NOUNS: Readonly<Record<string, string>> = {
   'api-key': 'keys of the API',
   member: 'the people of your organisation',
   invitation: 'invitations to your organisation',
+  organisation: 'your organisation itself',
   registry: 'logins to registries, for private images',
   instance: 'rented GPUs',
   reservation: 'reserved capacity',

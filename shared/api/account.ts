@@ -1,5 +1,5 @@
-// An organisation as the operator sees it, and its keys as callers see them: API keys (never the key itself, which is shown once when it is
-// made) and SSH public keys (specification 2.5).
+// An organisation, and its keys as callers see them: API keys (never the key itself, which is shown once when it is made) and SSH public keys
+// (specification 2.5).
 import { z } from 'zod';
 import { label } from './label.ts';
 
@@ -7,14 +7,20 @@ const Label = label(255);
 
 export const OrgName = Label;
 
-export const Org = z.strictObject({
-  id: z.string(),
-  name: OrgName,
-  created_at: z.iso.datetime(),
-  /** Null: the organisation is not suspended. A suspended one may not start anything that costs money. */
-  suspended_at: z.iso.datetime().nullable(),
-  suspended_reason: z.string().nullable(),
-});
+export const Org = z
+  .strictObject({
+    id: z.string().describe('Identifies the organisation'),
+    name: z.string().describe('Its name'),
+    created_at: z.iso.datetime().describe('When it was made'),
+    suspended_at: z.iso
+      .datetime()
+      .nullable()
+      .describe(
+        'Time since which the operator has suspended it. It can read, export and delete, but start nothing that costs money. Null if it is not suspended',
+      ),
+    suspended_reason: z.string().nullable().describe('Why the operator has suspended it; null if it is not suspended'),
+  })
+  .meta({ id: 'Organisation' });
 export type Org = z.infer<typeof Org>;
 
 const SCOPES_MAX = 64;

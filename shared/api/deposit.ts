@@ -23,6 +23,25 @@ const cents = z
 export const CreateDeposit = z.strictObject({ asset, chain, amount_usd_cents: cents });
 export type CreateDeposit = z.infer<typeof CreateDeposit>;
 
+export const DepositMethods = z
+  .strictObject({
+    min_usd_cents: cents.nullable().describe('The smallest amount of a deposit, in cents; null if it takes none'),
+    max_usd_cents: cents.nullable().describe('The largest amount of a deposit, in cents; null if it takes none'),
+    methods: z
+      .array(
+        z.strictObject({
+          chain,
+          asset,
+          available: z
+            .boolean()
+            .describe('False while deposits on the chain are paused. POST /v1/deposits then answers 503'),
+        }),
+      )
+      .describe('The chains and tokens that this service takes. Empty if it takes no stablecoins'),
+  })
+  .meta({ id: 'DepositMethods' });
+export type DepositMethods = z.infer<typeof DepositMethods>;
+
 export const Deposit = z
   .strictObject({
     deposit_id: z.string().describe('Names the deposit'),

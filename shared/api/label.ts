@@ -4,7 +4,15 @@ import { z } from 'zod';
 /** Control characters, and marks that change the direction of text. Names in Arabic or Hebrew need no such mark. */
 const ONE_LINE = /^[^\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]*$/u;
 
-/** One line of text. */
+/** A visible character. An empty text breaks only the rule of the length. */
+const NOT_BLANK = /^$|\S/;
+
+/** One line of text that people can see. */
 export function label(lengthMax: number): z.ZodString {
-  return z.string().min(1).max(lengthMax).regex(ONE_LINE, 'must not contain control characters');
+  return z
+    .string()
+    .min(1)
+    .max(lengthMax)
+    .regex(ONE_LINE, 'must not contain control characters')
+    .regex(NOT_BLANK, 'must not be blank');
 }

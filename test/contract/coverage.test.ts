@@ -122,6 +122,8 @@ describe('wrong organisation', () => {
       'getSupplier',
       'getStatement',
       'getPayoutDestination',
+      'getOrganisation',
+      'getDepositMethods',
       'scrapeMetrics',
     ]);
     // The one key of its own, and the event of its creation.

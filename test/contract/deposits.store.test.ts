@@ -1,9 +1,10 @@
 // Stablecoin deposits over the API: every field, every refusal by its field, and what is there without a configuration.
 import { describe, expect, test } from 'vitest';
-import { Deposit } from '../../shared/api/deposit.ts';
+import { Deposit, DepositMethods } from '../../shared/api/deposit.ts';
+import { pause } from '../../control-plane/money/deposits/chains-store.ts';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { noteRead, offlineDeposits } from '../kit/deposits.ts';
-import { type Answer, openApi } from './api.ts';
+import { type Answer, type Api, openApi } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
 import { expectRefused } from './refusals.ts';
 
@@ -143,6 +144,38 @@ describe('a service that takes no deposits', () => {
     const answer = await without.call('POST', PATH, { key, body: WANTED });
     expect(expectRefused(PATH, answer, 'deposits_unavailable').text).toContain('takes no stablecoin deposits');
     expect((await without.call('GET', PATH, { key })).json).toEqual({ data: [], next_cursor: null });
+    await without.close();
+  });
+});
+
+describe('GET /v1/deposits/methods', () => {
+  const methodsOf = async (of: Api, key: string): Promise<unknown> => {
+    const { status, json } = await of.call('GET', `${PATH}/methods`, { key });
+    expect(status).toBe(200);
+    return DepositMethods.parse(json);
+  };
+
+  test('lists the chains and tokens that are taken, whether each is paused, and the limits', async () => {
+    await noteRead(api.world, 'ethereum');
+    expect(await methodsOf(api, owner.key)).toEqual({
+      min_usd_cents: 1_000,
+      max_usd_cents: 10_000_000,
+      methods: [
+        { chain: 'ethereum', asset: 'usdc', available: true },
+        { chain: 'ethereum', asset: 'usdt', available: true },
+        { chain: 'base', asset: 'usdc', available: false },
+      ],
+    });
+    await api.world.db.tx('test', (tx) => pause(tx, 'ethereum', 'its node is wrong', api.world.clock.now()));
+    expect(await methodsOf(api, owner.key)).toMatchObject({
+      methods: [{ available: false }, { available: false }, {}],
+    });
+  });
+
+  test('is empty if the service takes no deposits', async () => {
+    const without = await openApi();
+    const { key } = await without.account();
+    expect(await methodsOf(without, key)).toEqual({ min_usd_cents: null, max_usd_cents: null, methods: [] });
     await without.close();
   });
 });

@@ -102,6 +102,7 @@ const UNSPECIFIED: Record<string, Bound> = {
       [{ name: '' }, 'name', 'must have at least 1 character'],
       [{ name: 'a'.repeat(129) }, 'name', 'must have at most 128 characters'],
       [{ name: 'a\u0085b' }, 'name', 'must not contain control characters'],
+      [{ name: ' \u00a0' }, 'name', 'must not be blank'],
     ],
   },
   region: {

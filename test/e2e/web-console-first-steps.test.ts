@@ -50,6 +50,13 @@ test.each([
   await page.getByRole('link', { name: 'Add funds' }).waitFor();
 });
 
+test('an installation that takes no stablecoins offers none', async () => {
+  await page.goto(`${pages.origin}/console/deposits`);
+  await page.getByText('This installation takes no stablecoins.').waitFor();
+  expect(await page.getByRole('button', { name: 'Get an address' }).count()).toBe(0);
+  expect(await axeFindings(page)).toEqual([]);
+});
+
 describe('with a balance', () => {
   let owner: ApiAccount;
   let funded: Page;

@@ -1,9 +1,10 @@
-// The console in Chromium when people have chosen long names, and where its dialogs and buttons leave the focus of the keyboard.
+// The frame of the console in Chromium: long names, the focus of the keyboard after dialogs and buttons, the notice of a suspension, and tables on a
+// phone.
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sql } from '../../control-plane/base/db/db.ts';
 import type { ApiAccount } from '../contract/api.ts';
-import { type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
+import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
 import { addPerson } from '../kit/people.ts';
 
 const LONGEST = 'W'.repeat(255);
@@ -83,4 +84,43 @@ test('a dialog that has ended gives the focus back, and to the next screen if it
   await ask();
   await answer('Delete the endpoint');
   await expect.poll(() => focused(page)).toMatch(/^Webhooks/);
+});
+
+test('a suspended organisation reads on each screen since when and why, until it is resumed', async () => {
+  const { rooms, clock } = pages.api.world;
+  // The page asks for the events since its own time.
+  await clock.advance(Date.now() - clock.now());
+  const page = await openAt('instances');
+  const note = page.getByText(/suspended this organisation since .* UTC: the card was refused\./);
+  const countsNotes = async (): Promise<number> => {
+    await rooms.live.tick();
+    return note.count();
+  };
+  await page.getByRole('heading', { level: 1 }).waitFor();
+  await rooms.accounts.suspendOrg(owner.orgId, 'the card was refused');
+  await expect.poll(countsNotes, { timeout: 15_000 }).toBe(1);
+  expect(await axeFindings(page)).toEqual([]);
+  const shots = process.env['CONSOLE_SHOTS'];
+  if (shots !== undefined) await page.screenshot({ path: `${shots}/suspended.png` });
+  await page.goto(`${pages.origin}/console/usage`);
+  await note.waitFor();
+  await rooms.accounts.resumeOrg(owner.orgId);
+  await expect.poll(countsNotes, { timeout: 15_000 }).toBe(0);
+});
+
+test('on a phone, the button of a table shows its other columns, and the page does not scroll sideways', async () => {
+  await makeKey('on a phone');
+  const page = await openAt('api-keys');
+  await page.setViewportSize({ width: 390, height: 844 });
+  const scopes = page.getByRole('columnheader', { name: 'Scopes' });
+  await page.getByRole('rowheader', { name: 'on a phone' }).waitFor();
+  expect(await scopes.isVisible()).toBe(false);
+  await page.getByRole('button', { name: 'All columns' }).click();
+  expect(await scopes.isVisible()).toBe(true);
+  expect(await axeFindings(page)).toEqual([]);
+  expect(await page.evaluate(`document.documentElement.scrollWidth`)).toBe(390);
+  const shots = process.env['CONSOLE_SHOTS'];
+  if (shots !== undefined) await page.screenshot({ path: `${shots}/all-columns.png` });
+  await page.setViewportSize({ width: 1_024, height: 800 });
+  expect(await page.getByRole('button', { name: 'All columns' }).isVisible()).toBe(false);
 });

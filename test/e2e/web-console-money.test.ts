@@ -79,6 +79,22 @@ test('a deposit is begun, refused by its field, and shows where to send how much
   await expectWell();
 });
 
+test('only what the operator has set up is offered, and a paused chain says so', async () => {
+  await page.goto(`${pages.origin}/console/deposits`);
+  const chain = page.getByLabel('Chain');
+  await chain.waitFor();
+  const offered = (): Promise<string[]> => chain.locator('option').allTextContents();
+  expect(await offered()).toEqual(['Ethereum (paused)', 'Base']);
+  await page.getByLabel('Token').selectOption('usdt');
+  await expect.poll(offered).toEqual(['Ethereum (paused)']);
+  await page.getByText('Deposits on Ethereum are paused.').waitFor();
+  await page.getByLabel('Amount in dollars').fill('25');
+  expect(await page.getByRole('button', { name: 'Get an address' }).isDisabled()).toBe(true);
+  await expectWell();
+  await page.getByLabel('Token').selectOption('usdc');
+  await page.getByLabel('Amount in dollars').fill('');
+});
+
 /** What the page of a deposit says: its badge, how many of the five steps are done, and what comes next. */
 const DEPOSITS: Record<DepositState, [badge: string, done: number, next: string]> = {
   created: ['waits for tokens', 0, 'Send the amount to the address.'],

@@ -1,4 +1,4 @@
-// What operators make in the browser: an API key of an organisation, a payment in another way, a reservation and its longer term. The lines of
+// What operators make in the browser: an organisation, people, an API key of an organisation, a payment in another way, a reservation and its longer term. The lines of
 // each dialog are taken by the service, also while its fields are empty.
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -52,6 +52,45 @@ async function expectLooks(name: string): Promise<void> {
   await page.setViewportSize({ width: 1_440, height: 900 });
   expect(pages.broken).toEqual([]);
 }
+
+test('an organisation is made, and gets a member with a link that is shown once', async () => {
+  await fill('orgs', 'Create an organisation', { Name: 'Acme Ltd' });
+  await expectLooks('make-org');
+  await send('Create an organisation');
+  await page.getByRole('heading', { name: 'Acme Ltd', exact: true }).waitFor();
+  const made = new URL(page.url()).pathname.split('/').at(-1) ?? '';
+  await fill(`orgs/${made}`, 'Add a member', { Name: 'Bea', 'E-mail': 'bea@example.com' });
+  await page.getByRole('dialog').getByLabel('Role').selectOption('billing');
+  for (const line of await linesOf()) await pages.judge(line);
+  await send('Add a member');
+  await page.getByRole('rowheader', { name: 'bea@example.com' }).waitFor();
+  const link = (await page.locator('.copy code').textContent()) ?? '';
+  const theirs = await (await pages.open()).newPage();
+  await theirs.goto(link);
+  await theirs.getByRole('heading').first().waitFor();
+  expect(await theirs.getByLabel(/password/i).count()).toBeGreaterThan(0);
+  await theirs.context().close();
+  await page.reload();
+  await page.getByRole('rowheader', { name: 'bea@example.com' }).waitFor();
+  expect(await page.getByText(link).count()).toBe(0);
+});
+
+test('a person is added who operates the installation', async () => {
+  await fill('people', 'Add a person', { Name: 'Cem', 'E-mail': 'cem@example.com' });
+  await page.getByRole('dialog').getByLabel('Operator').selectOption('yes');
+  expect((await linesOf())[0]).toContain('--operator');
+  await expectLooks('make-person');
+  await send('Add a person');
+  const row = page.getByRole('row', { name: /cem@example.com/ });
+  await row.waitFor();
+  expect(await row.getByRole('cell').nth(1).textContent()).toBe('yes');
+});
+
+test('an address that somebody has is refused in the dialog', async () => {
+  await fill('people', 'Add a person', { Name: 'Cem', 'E-mail': 'cem@example.com' });
+  await send('Add a person');
+  await page.getByRole('dialog').getByRole('alert').getByText('cem@example.com already').waitFor();
+});
 
 test('a key of an organisation is made, shown once, and works until its day', async () => {
   await fill(`orgs/${orgId}`, 'Make a key', { Name: 'worker 1', Scopes: 'billing: read, instances: read' });

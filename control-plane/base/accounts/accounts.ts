@@ -24,7 +24,10 @@ export interface Accounts {
   addUnfundedOrg(tx: Tx, name: string): Promise<string>;
   /** @throws ServiceError `not_found` */
   assertOrg(orgId: string): Promise<void>;
-  /** From now on, the organisation can start nothing that costs money. @throws ServiceError `not_found` */
+  /**
+   * From now on, the organisation can start nothing that costs money. One that is suspended gets the new reason.
+   * @throws ServiceError `not_found`; `conflict` for the platform's own organisation
+   */
   suspendOrg(orgId: string, reason: string): Promise<Org>;
   /** @throws ServiceError `not_found` */
   resumeOrg(orgId: string): Promise<Org>;
@@ -58,6 +61,8 @@ interface Deps {
 
 /** The organisation of the platform itself. It rents machines for models, and the platform's revenue pays them. */
 export const PLATFORM_ORG = 'platform';
+
+const PLATFORM_STAYS = `The organisation ${PLATFORM_ORG} is this service itself and cannot be suspended. To stop its models, retire their tiers.`;
 
 /** The platform's organisation exists from now on. */
 export async function ensurePlatform(tx: Tx, nowMs: number): Promise<void> {
@@ -124,11 +129,13 @@ type OrgPart = 'createOrg' | 'addUnfundedOrg' | 'assertOrg' | 'suspendOrg' | 're
 
 function openOrgs(deps: Deps, dropKeysOf: (orgId: string) => void): Pick<Accounts, OrgPart> {
   const { db, clock, ids, events } = deps;
-  const setSuspended = async (orgId: string, reason: string | null): Promise<Org> => {
+  const change = async (orgId: string, reason: string | null): Promise<Org> => {
     const row = await db.tx('accounts.suspend', async (tx) => {
       await tx.lock('org', orgId);
-      await orgs.assertOrg(tx, orgId);
-      await orgs.setSuspended(tx, orgId, reason, clock.now());
+      const before = await orgs.assertOrg(tx, orgId);
+      if (before.suspended_reason === reason) return before;
+      if (reason === null) await orgs.resume(tx, orgId);
+      else await orgs.suspend(tx, orgId, reason, clock.now());
       const type = reason === null ? 'org.resumed' : 'org.suspended';
       await events.append(tx, { type, subjectId: orgId, orgId, data: { reason } });
       return orgs.assertOrg(tx, orgId);
@@ -148,8 +155,11 @@ function openOrgs(deps: Deps, dropKeysOf: (orgId: string) => void): Pick<Account
       return row.id;
     },
     assertOrg: async (orgId) => void (await orgs.assertOrg(db.read, orgId)),
-    suspendOrg: setSuspended,
-    resumeOrg: (orgId) => setSuspended(orgId, null),
+    suspendOrg: async (orgId, reason) => {
+      if (orgId === PLATFORM_ORG) fail('conflict', PLATFORM_STAYS);
+      return change(orgId, reason);
+    },
+    resumeOrg: (orgId) => change(orgId, null),
     restrictionOf: async (orgId) => {
       const row = await orgs.findOrg(db.read, orgId);
       return row === undefined ? undefined : remainingRestriction(deps, orgId, orgs.restrictionOf(row));

@@ -6,7 +6,7 @@ import { type Forgets, inPieces, type Piece } from '../db/pieces.ts';
 import type { Events, Feed } from '../events/events.ts';
 import type { Cursors } from '../http/cursors.ts';
 import type { Accounts } from './accounts.ts';
-import { apiKeyRoutes, type Present, sshKeyRoutes } from './routes.ts';
+import { apiKeyRoutes, orgRoute, type Present, sshKeyRoutes } from './routes.ts';
 import { accountOperatorRoutes } from './operator-routes.ts';
 import type { SshKeys } from './ssh-keys.ts';
 import { apiKeyView, keysOfOrg } from './api-keys.ts';
@@ -32,7 +32,7 @@ export function accountsBrings(deps: Deps) {
     run: (signal) => inPieces(clock.now() - keepMs, (piece) => forgetKeys(db, piece), signal),
   };
   return {
-    routes: [...apiKeyRoutes(deps), ...sshKeyRoutes(deps)],
+    routes: [orgRoute(deps), ...apiKeyRoutes(deps), ...sshKeyRoutes(deps)],
     operatorRoutes: accountOperatorRoutes({ db, cursors, accounts }),
     feeds: [API_KEY_FEED, ORG_FEED],
     forgets: [forgets],

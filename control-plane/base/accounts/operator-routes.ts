@@ -70,7 +70,7 @@ function orgRoutes({ db, cursors, accounts }: Deps): Route[] {
       params: Id,
       body: z.strictObject({ reason: z.string().min(1).max(500) }),
       responses: { 200: { description: 'The organisation', schema: Org } },
-      errors: ['not_found'],
+      errors: ['not_found', 'conflict'],
       handler: async ({ params, body }) => ({ status: 200, body: await accounts.suspendOrg(params.id, body.reason) }),
     }),
     route({

@@ -49,10 +49,15 @@ export function pageOfOrgs(query: Query, start: PageStart): Promise<OrgRow[]> {
   return query.all(OrgRow, sql`select ${COLUMNS} from orgs where ${pageFrom(start)}`);
 }
 
-/** A null reason ends the suspension. */
-export async function setSuspended(tx: Tx, id: string, reason: string | null, nowMs: number): Promise<void> {
-  const sinceMs = reason === null ? null : nowMs;
-  await tx.run(sql`update orgs set suspended_ms = ${sinceMs}, suspended_reason = ${reason} where id = ${id}`);
+/** A suspended organisation gets the new reason, and stays suspended since the same time. */
+export async function suspend(tx: Tx, id: string, reason: string, nowMs: number): Promise<void> {
+  await tx.run(
+    sql`update orgs set suspended_ms = coalesce(suspended_ms, ${nowMs}), suspended_reason = ${reason} where id = ${id}`,
+  );
+}
+
+export async function resume(tx: Tx, id: string): Promise<void> {
+  await tx.run(sql`update orgs set suspended_ms = null, suspended_reason = null where id = ${id}`);
 }
 
 /** Called when money was found in the wallet. From now on the organisation may do everything, even without a balance. */

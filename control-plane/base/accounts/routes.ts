@@ -1,7 +1,8 @@
-// The endpoints of API keys, for keys that may create others (specification 5; the paths are our own), and of SSH keys (specification 4.2).
+// The endpoints of API keys, for keys that may create others (specification 5; the paths are our own), of SSH keys (specification 4.2), and of the
+// organisation itself.
 import { z } from 'zod';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
-import { SshKey, SshKeyCreate, ApiKey, CreateApiKey, NewApiKey } from '../../../shared/api/account.ts';
+import { SshKey, SshKeyCreate, ApiKey, CreateApiKey, NewApiKey, Org } from '../../../shared/api/account.ts';
 import { isoTime, type Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Db, Tx } from '../db/db.ts';
@@ -13,6 +14,7 @@ import type { SshKeyRow, SshKeys } from './ssh-keys.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Accounts } from './accounts.ts';
 import { apiKeyView, issueKeyBy, pageOfKeys } from './api-keys.ts';
+import { assertOrg, orgView } from './orgs.ts';
 
 interface Deps {
   db: Db;
@@ -31,6 +33,23 @@ interface Deps {
 export type Present = (tx: Tx, caller: Caller, scope: Scope) => Promise<Caller>;
 
 const tag = 'API keys';
+
+/** Everybody who may read events can read a suspension, because it explains why nothing starts any more. */
+export function orgRoute({ db }: Pick<Deps, 'db'>): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/organisation',
+    operationId: 'getOrganisation',
+    tag: 'Organisation',
+    summary: 'Show the organisation of the caller',
+    description: 'It says whether the operator has suspended the organisation, since when, and why.',
+    scope: 'events:read',
+    idempotency: 'none',
+    responses: { 200: { description: 'The organisation', schema: Org } },
+    errors: [],
+    handler: async ({ caller }) => ({ status: 200, body: orgView(await assertOrg(db.read, caller.orgId)) }),
+  });
+}
 
 export function apiKeyRoutes(deps: Deps): Route[] {
   return [listRoute(deps), createRoute(deps), revokeRoute(deps)];

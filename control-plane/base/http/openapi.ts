@@ -47,6 +47,7 @@ const TAGS: Readonly<Record<string, string>> = {
   'Registry credentials': 'Logins for private container images',
   Reservations: 'Contracts for reserved capacity',
   'SSH keys': 'Public keys that log in to instances',
+  Organisation: 'The organisation that a key or a session acts for',
   Members: 'The people of an organisation, their roles, and invitations',
   'Sign-in': 'Sessions of people, their second factors, and the login of programs on their machines',
   Webhooks: 'Events of instances, sent to your own endpoints',

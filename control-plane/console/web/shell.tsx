@@ -2,14 +2,15 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
+import type { Org } from '../../../shared/api/account.ts';
 import type { Balance } from '../../../shared/api/billing.ts';
 import { useResource } from './core/data.ts';
-import { dollars, duration } from './core/format.ts';
+import { dollars, duration, time } from './core/format.ts';
 import { isLive, startLive } from './core/live.ts';
 import { GROUPS, type Screen } from './core/screen.ts';
 import { may, session, signOut, switchOrg } from './core/session.ts';
 import { useAction } from './parts/forms.tsx';
-import { Mark, Problem } from './parts/layout.tsx';
+import { Mark, Note, Problem } from './parts/layout.tsx';
 import { SCREENS } from './screens.ts';
 
 const BALANCE_MS = 30_000;
@@ -29,9 +30,25 @@ export function Shell({ screen, children }: { screen: Screen; children: Componen
       </a>
       <Nav screen={screen} />
       <Top />
-      <main id="main">{children}</main>
+      <main id="main">
+        {may('events: read') && <Suspension />}
+        {children}
+      </main>
       <Hatches />
     </div>
+  );
+}
+
+/** Says on every screen why the organisation can start nothing. */
+function Suspension() {
+  const { data } = useResource<Org>('/v1/organisation', { on: [{ type: 'org' }] });
+  const { suspended_at: since, suspended_reason: reason } = data.value ?? {};
+  if (since === undefined || since === null) return null;
+  return (
+    <Note tone="warn">
+      The operator has suspended this organisation since {time(since)} UTC: {reason}. What runs goes on and costs money.
+      Nothing that costs money can be started. Ask the operator.
+    </Note>
   );
 }
 

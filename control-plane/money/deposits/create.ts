@@ -1,14 +1,20 @@
 // Starts a deposit: an address of its own, an exact amount, and a time.
-import type { CreateDeposit, DepositAsset, DepositChain } from '../../../shared/api/deposit.ts';
+import {
+  type CreateDeposit,
+  DEPOSIT_ASSETS,
+  type DepositAsset,
+  type DepositChain,
+  type DepositMethods,
+} from '../../../shared/api/deposit.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { dollarText, UCENTS_PER_CENT } from '../../../shared/money.ts';
-import type { Tx } from '../../base/db/db.ts';
+import type { Query, Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import { insertAddress, takeFreeAddress, takePositions } from './addresses-store.ts';
 import { CHAINS, type Family, unitsOfCents } from './chains.ts';
-import { findChain } from './chains-store.ts';
+import { allChains, type ChainRow, findChain } from './chains-store.ts';
 import type { AddressKey } from './chain-addresses.ts';
 import type { DepositSettings } from './settings.ts';
 import { countExpired, countUndecided, type Deposit, insertDeposit } from './store.ts';
@@ -47,7 +53,7 @@ export async function createDeposit(
     );
   assertAllowed(request, settings);
   const row = await findChain(tx, chain);
-  if (row?.paused_reason !== null || row.final_number === null) {
+  if (!isTaking(row)) {
     const others = [...settings.chains.keys()].filter((each) => each !== chain);
     const advice = others.length === 0 ? 'Try again later.' : `Try again later, or choose ${others.join(' or ')}.`;
     return fail('deposits_unavailable', {
@@ -95,6 +101,25 @@ export async function createDeposit(
   await insertDeposit(tx, deposit);
   await events.append(tx, { type: 'deposit.created', subjectId: id, orgId, data: { status: 'created' } });
   return deposit;
+}
+
+/** What the operator has set up, in the order of the configuration. A deposit that names a method which is not available is refused. */
+export async function depositMethods(query: Query, settings: DepositSettings | undefined): Promise<DepositMethods> {
+  if (settings === undefined) return { min_usd_cents: null, max_usd_cents: null, methods: [] };
+  const rows = new Map((await allChains(query)).map((row) => [row.id, row]));
+  const methods = [...settings.chains].flatMap(([chain, { contracts }]) =>
+    DEPOSIT_ASSETS.filter((asset) => contracts[asset] !== undefined).map((asset) => ({
+      chain,
+      asset,
+      available: isTaking(rows.get(chain)),
+    })),
+  );
+  return { min_usd_cents: settings.centsMin, max_usd_cents: settings.centsMax, methods };
+}
+
+/** False for a chain that is paused, or of which no block was read so far. */
+function isTaking(row: ChainRow | undefined): boolean {
+  return row !== undefined && row.paused_reason === null && row.final_number !== null;
 }
 
 function assertAllowed({ chain, asset, amount_usd_cents: cents }: CreateDeposit, settings: DepositSettings): void {

@@ -2,12 +2,12 @@
 //
 //   POST /v1/deposits ──► created ──► the watcher of the chain finds transfers ──► plan ──► settled ──► senders are checked ──► credited
 //                                     (a loop for each chain, one process at a time)     (a due row, which any process drives)
-import type { CreateDeposit, DepositChain } from '../../../shared/api/deposit.ts';
+import type { CreateDeposit, DepositChain, DepositMethods } from '../../../shared/api/deposit.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
-import type { Tx } from '../../base/db/db.ts';
+import type { Query, Tx } from '../../base/db/db.ts';
 import type { Driver } from '../../base/operations/engine.ts';
 import type { Nodes, NodesOf } from './confirm.ts';
-import { type CreateDeps, createDeposit } from './create.ts';
+import { type CreateDeps, createDeposit, depositMethods } from './create.ts';
 import { type Decisions, openDecisions } from './decisions.ts';
 import { CHAINS } from './chains.ts';
 import { openEvmReader } from './evm.ts';
@@ -23,6 +23,8 @@ import { openWatchLease } from './watch-lease.ts';
 export interface Deposits {
   /** @throws ServiceError `deposits_unavailable`, `validation_failed`, `rate_limit_exceeded` */
   create(tx: Tx, orgId: string, request: CreateDeposit): Promise<Deposit>;
+  /** What a customer can deposit now. */
+  methods(query: Query): Promise<DepositMethods>;
   decisions: Decisions;
   nodesOf: NodesOf;
   watchers: readonly Watcher[];
@@ -64,6 +66,7 @@ export function openDeposits(deps: DepositsDeps): Deposits {
   );
   return {
     create: (tx, orgId, request) => createDeposit(tx, orgId, request, deps),
+    methods: (query) => depositMethods(query, settings),
     decisions: openDecisions({ ...steps, ids: deps.ids, nudge: deps.nudge }),
     nodesOf,
     watchers,

@@ -1,6 +1,6 @@
 // The routes of /v1/deposits (specification 2.18).
 import { z } from 'zod';
-import { CreateDeposit, Deposit as DepositView } from '../../../shared/api/deposit.ts';
+import { CreateDeposit, Deposit as DepositView, DepositMethods } from '../../../shared/api/deposit.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
@@ -17,11 +17,26 @@ const tag = 'Deposits';
 export interface DepositRouteDeps {
   db: Db;
   cursors: Cursors;
-  deposits: Pick<Deposits, 'create'>;
+  deposits: Pick<Deposits, 'create' | 'methods'>;
 }
 
 export function depositRoutes(deps: DepositRouteDeps): Route[] {
-  return [createRoute(deps), listRoute(deps), getRoute(deps)];
+  return [methodsRoute(deps), createRoute(deps), listRoute(deps), getRoute(deps)];
+}
+
+function methodsRoute({ db, deposits }: DepositRouteDeps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/deposits/methods',
+    operationId: 'getDepositMethods',
+    tag,
+    summary: 'Show which chains and tokens can be deposited',
+    scope: 'deposits:read',
+    idempotency: 'none',
+    responses: { 200: { description: 'The methods, and the limits of an amount', schema: DepositMethods } },
+    errors: [],
+    handler: async () => ({ status: 200, body: await deposits.methods(db.read) }),
+  });
 }
 
 function createRoute({ db, deposits }: DepositRouteDeps): Route {

@@ -6,20 +6,13 @@ import { call, post } from '../core/api.ts';
 import { useLiveList } from '../core/data.ts';
 import { date } from '../core/format.ts';
 import type { LiveList } from '../core/reading.ts';
-import { may, session } from '../core/session.ts';
+import { may, ROLES, session } from '../core/session.ts';
 import { useTyped } from '../core/typed.ts';
 import { Copy } from '../parts/command.tsx';
 import { Field, Form, Select, useAction } from '../parts/forms.tsx';
 import { Badge, Card, Empty, Head, Problem } from '../parts/layout.tsx';
 import { LiveTable } from '../parts/table.tsx';
 import { Remove } from './security.tsx';
-
-const ROLES: readonly (readonly [Role, string])[] = [
-  ['owner', 'owner: everything'],
-  ['member', 'member: rents and calls models'],
-  ['billing', 'billing: sees and pays'],
-  ['read-only', 'read-only: sees'],
-];
 
 export function Members() {
   const members = useLiveList<Member>({ path: '/v1/members?limit=100', idOf: ({ user_id: id }) => id, type: 'member' });

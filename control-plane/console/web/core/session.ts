@@ -1,11 +1,19 @@
 // Who has signed in: undefined until it is known, null if nobody has. A page is one process, so this is state of the module.
 import { computed, signal } from '@preact/signals';
-import type { Session } from '../../../../shared/api/auth.ts';
+import type { Role, Session } from '../../../../shared/api/auth.ts';
 import { ApiError, call, get, onAsked, SESSION_PATH } from './api.ts';
 
 export const session = signal<Session | null | undefined>(undefined);
 /** Why the session could not be read; undefined if it could. */
 export const sessionError = signal<ApiError | undefined>(undefined);
+
+/** The roles of members, as the choices of a form. */
+export const ROLES: readonly (readonly [Role, string])[] = [
+  ['owner', 'owner: everything'],
+  ['member', 'member: rents and calls models'],
+  ['billing', 'billing: sees and pays'],
+  ['read-only', 'read-only: sees'],
+];
 
 const scopes = computed(() => new Set(session.value?.scopes ?? []));
 

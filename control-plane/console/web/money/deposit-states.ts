@@ -1,5 +1,5 @@
-// How the state of a deposit is shown: its badge, its consequence, and the number of steps that are done.
-import type { Deposit } from '../../../../shared/api/deposit.ts';
+// How a deposit is shown: the name of its chain, and its state as a badge, its consequence, and the number of steps that are done.
+import type { Deposit, DepositChain } from '../../../../shared/api/deposit.ts';
 import { cents } from '../core/format.ts';
 import type { Tone } from '../parts/layout.tsx';
 
@@ -63,6 +63,16 @@ const STATES: Record<Status, State> = {
     next: 'A sender is on a sanctions list. Nothing is credited.',
   },
 };
+
+const CHAIN_NAMES: Record<DepositChain, string> = {
+  base: 'Base',
+  arbitrum: 'Arbitrum',
+  polygon: 'Polygon',
+  solana: 'Solana',
+  ethereum: 'Ethereum',
+};
+
+export const chainName = (chain: DepositChain): string => CHAIN_NAMES[chain];
 
 export const stateOf = ({ status }: Pick<Deposit, 'status'>): State => STATES[status];
 

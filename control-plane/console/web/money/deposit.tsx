@@ -8,8 +8,8 @@ import { Copy } from '../parts/command.tsx';
 import { Card, Head, Note, Problem } from '../parts/layout.tsx';
 import { useNow } from '../parts/now.ts';
 import { QrCode } from '../parts/qr-code.tsx';
-import { difference, STEPS, stateOf, takesTokens } from './deposit-states.ts';
-import { chainName, DepositStatus } from './deposits.tsx';
+import { chainName, difference, STEPS, stateOf, takesTokens } from './deposit-states.ts';
+import { DepositStatus } from './deposits.tsx';
 
 /** The deposit is also read with this period, because the live stream may be interrupted. */
 const REREAD_MS = 15_000;

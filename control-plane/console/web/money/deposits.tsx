@@ -1,33 +1,13 @@
 // Adding to the balance with stablecoins: a new deposit, and all deposits so far.
-import { useMemo } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import type { CreateDeposit, Deposit, DepositChain } from '../../../../shared/api/deposit.ts';
-import { ucentsFromText } from '../../../../shared/money.ts';
-import { post } from '../core/api.ts';
+import type { Deposit } from '../../../../shared/api/deposit.ts';
 import { useLiveList } from '../core/data.ts';
 import { cents, time } from '../core/format.ts';
-import { openSameKey } from '../core/same-key.ts';
 import { may } from '../core/session.ts';
-import { useTyped } from '../core/typed.ts';
-import { SameAs } from '../parts/command.tsx';
-import { Field, Form, Select, useAction } from '../parts/forms.tsx';
-import { Badge, Card, Empty, Head, Note } from '../parts/layout.tsx';
+import { Badge, Empty, Head } from '../parts/layout.tsx';
 import { type Column, LiveTable } from '../parts/table.tsx';
-import { difference, stateOf } from './deposit-states.ts';
-
-const UCENTS_PER_CENT = 1_000_000n;
-
-const CHAINS: readonly (readonly [DepositChain, string])[] = [
-  ['base', 'Base'],
-  ['arbitrum', 'Arbitrum'],
-  ['polygon', 'Polygon'],
-  ['solana', 'Solana'],
-  ['ethereum', 'Ethereum'],
-];
-const ASSETS: readonly (readonly [CreateDeposit['asset'], string])[] = [
-  ['usdc', 'USDC'],
-  ['usdt', 'USDT'],
-];
+import { chainName, difference, stateOf } from './deposit-states.ts';
+import { NewDeposit } from './new-deposit.tsx';
 
 const COLUMNS: readonly Column<Deposit>[] = [
   {
@@ -92,10 +72,6 @@ export function Deposits() {
   );
 }
 
-export function chainName(chain: DepositChain): string {
-  return CHAINS.find(([each]) => each === chain)?.[1] ?? chain;
-}
-
 export function DepositStatus({ deposit }: { deposit: Deposit }) {
   const { tone, text } = stateOf(deposit);
   const by = difference(deposit);
@@ -105,73 +81,6 @@ export function DepositStatus({ deposit }: { deposit: Deposit }) {
       {by !== undefined && <small>{by}</small>}
     </>
   );
-}
-
-function NewDeposit() {
-  const [asset, setAsset] = useTyped<CreateDeposit['asset']>('deposit/asset', 'usdc');
-  const [chain, setChain] = useTyped<DepositChain>('deposit/chain', 'base');
-  const [amount, setAmount] = useTyped('deposit/amount', '');
-  const read = centsOf(amount);
-  const amountCents = typeof read === 'number' ? read : 0;
-  const body: CreateDeposit = { asset, chain, amount_usd_cents: amountCents };
-  const withSameKey = useMemo(openSameKey, []);
-  const action = useAction(async ({ goTo }) => {
-    const { deposit_id: id } = await withSameKey(body, (options) => post<Deposit>('/v1/deposits', body, options));
-    goTo(`/console/deposits/${id}`);
-  });
-  const broken = amount !== '' && typeof read === 'string' ? read : action.ruleOf('amount_usd_cents');
-  return (
-    <Card title="New deposit" note="One token counts as one dollar">
-      <div class="pad stack">
-        <Form action={action} submit="Get an address" busy="Asking…" isDisabled={typeof read === 'string'}>
-          <div class="grid">
-            <Select
-              label="Token"
-              value={asset}
-              options={ASSETS}
-              onValue={(next) => setAsset(next)}
-              rule={action.ruleOf('asset')}
-            />
-            <Select
-              label="Chain"
-              value={chain}
-              options={CHAINS}
-              onValue={(next) => setChain(next)}
-              rule={action.ruleOf('chain')}
-            />
-            <Field
-              label="Amount in dollars"
-              required
-              inputMode="decimal"
-              placeholder="250.00"
-              value={amount}
-              onValue={setAmount}
-              rule={broken}
-            />
-          </div>
-          {action.error?.code === 'deposits_unavailable' && (
-            <Note tone="warn">
-              Deposits are paused or not set up in this installation. The balance does not change. Ask the operator, who
-              can also credit a payment that was made in another way.
-            </Note>
-          )}
-        </Form>
-        {typeof read === 'number' && (
-          <SameAs
-            cli={`svc deposit create --chain ${chain} --asset ${asset} --cents ${amountCents}`}
-            curl={{ method: 'POST', path: '/v1/deposits', body }}
-          />
-        )}
-      </div>
-    </Card>
-  );
-}
-
-/** Whole cents of a text like `25.50`; for any other text, the rule that it breaks. */
-function centsOf(text: string): number | string {
-  const ucents = ucentsFromText(text.trim());
-  if (typeof ucents === 'string') return ucents;
-  return ucents % UCENTS_PER_CENT === 0n ? Number(ucents / UCENTS_PER_CENT) : 'must be whole cents';
 }
 
 function short(hash: string): string {

@@ -70,7 +70,7 @@ export function Corrections({ orgId, corrected }: CorrectionsProps) {
     <Card title="Correct the balance">
       <div class="pad stack">
         <Segments label="Kind" value={kind} options={KINDS} onValue={(next) => set({ kind: next, isMarked: false })} />
-        <p class="small dim">{SAYS[kind]} It stands in the audit journal under your address.</p>
+        <p class="small dim">{SAYS[kind]} This stands in the audit journal under your address.</p>
         <Form action={action} submit="Post the correction" busy="Posting…">
           {kind === 'refund' && field('subjectId', 'Instance, receipt or video', { required: true })}
           {field('amount', 'Amount in dollars', { required: kind !== 'refund', inputMode: 'decimal' })}

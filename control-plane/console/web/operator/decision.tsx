@@ -73,7 +73,7 @@ function Decision({ path, command, verb: decision, row, id, close, decided }: De
   const options = takes.map(({ field, option }) => ` --${option} ${quoted(texts[field] || '…')}`);
   return (
     <Dialog title={`${wordsOf(decision)} ${calledOf(row, id)}?`} close={close}>
-      <p class="dim">{says} It stands in the audit journal under your address.</p>
+      <p class="dim">{says} This stands in the audit journal under your address.</p>
       <Form action={action} submit={wordsOf(decision)} busy="Sending…" cancel={close}>
         {takes.map(({ field, label }) => (
           <Field

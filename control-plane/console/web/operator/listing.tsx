@@ -36,7 +36,7 @@ export function listingScreen(listing: Listing): ComponentType<ScreenProps> {
   return () => <ListingView listing={listing} />;
 }
 
-interface ListingProps {
+export interface ListingProps {
   listing: Listing;
   /** Forms above the list. They call `reload` to read the list again. */
   above?: (reload: () => Promise<void>) => ComponentChildren;

@@ -77,7 +77,7 @@ function MakeDialog({ making, made, close }: MakeProps & { close(): void }) {
   const { path, body } = requestOf(shown);
   return (
     <Dialog title={words} close={close}>
-      <p class="dim">{says} It stands in the audit journal under your address.</p>
+      <p class="dim">{says} This stands in the audit journal under your address.</p>
       <Form
         action={action}
         submit={words}

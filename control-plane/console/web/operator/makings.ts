@@ -1,5 +1,6 @@
-// The things that operators make, as data: an API key of an organisation, a payment outside of deposits, a reservation.
+// The things that operators make, as data: an organisation, a person, an API key of an organisation, a payment outside of deposits, a reservation.
 import { serviceNow } from '../core/clock.ts';
+import { ROLES } from '../core/session.ts';
 import { quoted } from '../parts/command.tsx';
 import type { Making, Texts } from './making.tsx';
 
@@ -14,6 +15,63 @@ const entriesOf = (text: string): string[] =>
   text.split(',').flatMap((each) => (each.trim() === '' ? [] : [each.trim()]));
 /** The time of the request. A text with only a day means the begin of that day in UTC, as in the command. */
 const timeOf = (text: string): string => (/^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00:00Z` : text);
+
+export const ORG: Making = {
+  words: 'Create an organisation',
+  says: 'A customer or a supplier. You add its people and keys on its page.',
+  fields: [{ field: 'name', label: 'Name', example: 'Example Ltd' }],
+  requestOf: (texts) => ({ path: '/admin/v1/orgs', body: { name: textIn(texts, 'name') } }),
+  lineOf: (texts) => `${ADMIN} org create --name ${quoted(textIn(texts, 'name'))}`,
+};
+
+const NAME_AND_EMAIL = [
+  { field: 'name', label: 'Name', example: 'Ada Lovelace' },
+  { field: 'email', label: 'E-mail', hint: 'With it, the person signs in.', example: 'ada@example.com' },
+] as const;
+const GETS_LINK = 'The answer is a link, shown once, with which the person sets a password.';
+
+/** A person. With an organisation, the person becomes a member of it. Without one, the person may become an operator. */
+export function personOf(orgId?: string): Making {
+  const common = (texts: Texts) => ({ name: textIn(texts, 'name'), email: textIn(texts, 'email') });
+  const line = (texts: Texts): string =>
+    `${ADMIN} user add --email ${quoted(textIn(texts, 'email'))} --name ${quoted(textIn(texts, 'name'))}`;
+  const path = '/admin/v1/users';
+  if (orgId === undefined)
+    return {
+      words: 'Add a person',
+      says: GETS_LINK,
+      fields: [
+        ...NAME_AND_EMAIL,
+        {
+          field: 'operator',
+          label: 'Operator',
+          hint: 'An operator needs a second factor.',
+          example: 'no',
+          choices: [
+            ['no', 'No'],
+            ['yes', 'Operates this installation'],
+          ],
+        },
+      ],
+      requestOf: (texts) => ({ path, body: { ...common(texts), is_operator: textIn(texts, 'operator') === 'yes' } }),
+      lineOf: (texts) => line(texts) + (textIn(texts, 'operator') === 'yes' ? ' --operator' : ''),
+    };
+  return {
+    words: 'Add a member',
+    says: GETS_LINK,
+    fields: [
+      ...NAME_AND_EMAIL,
+      {
+        field: 'role',
+        label: 'Role',
+        example: 'owner',
+        choices: ROLES,
+      },
+    ],
+    requestOf: (texts) => ({ path, body: { ...common(texts), org_id: orgId, role: textIn(texts, 'role') } }),
+    lineOf: (texts) => `${line(texts)} --org ${orgId} --role ${quoted(textIn(texts, 'role'))}`,
+  };
+}
 
 /** An API key. The dialog need not show the organisation, because its name is above the button. */
 export function keyOf(orgId: string): Making {

@@ -18,6 +18,7 @@ import { Decisions } from './decision.tsx';
 import { type Listing, ListingPart } from './listing.tsx';
 import { Make } from './making.tsx';
 import { keyOf } from './makings.ts';
+import { Members } from './people.tsx';
 import { ORG_VERBS, type Row, textOf } from './verbs.ts';
 
 const ORGS = { path: '/admin/v1/orgs', command: 'svc-control-plane admin org' };
@@ -69,7 +70,7 @@ export function OrgPage({ params: { id = '' } }: ScreenProps) {
             isOwn={false}
           />
           <Keys orgId={id} />
-          <ListingPart listing={membersOf(id)} />
+          <Members orgId={id} />
         </>
       )}
     </>
@@ -145,7 +146,8 @@ function Warnings({ id, path, warned, changed }: WarningsProps) {
     await changed();
   });
   const isBroken = hours.some((each) => !Number.isInteger(each));
-  const rule = isBroken ? 'must be whole numbers, like 24, 6, 1' : action.error?.errors[0]?.rule;
+  const refused = ['below_hours', ...hours.map((_, index) => `below_hours[${index}]`)].map(action.ruleOf);
+  const rule = isBroken ? 'must be whole numbers, like 24, 6, 1' : refused.find((each) => each !== undefined);
   return (
     <Card title="Warnings" note={warned === '' ? 'never' : `below ${warned} hours`}>
       <div class="pad stack">
@@ -181,13 +183,4 @@ const keysOf = (orgId: string): Listing => ({
       fits: (row) => row['revoked_at'] === null,
     },
   ],
-});
-
-const membersOf = (orgId: string): Listing => ({
-  title: 'Members',
-  path: `${ORGS.path}/${encodeURIComponent(orgId)}/members?limit=100`,
-  cli: `${ORGS.command} members ${orgId}`,
-  id: 'user_id',
-  columns: ['email', 'role', 'name', 'has_second_factor', 'created_at'],
-  what: 'Nobody can sign in for it.',
 });

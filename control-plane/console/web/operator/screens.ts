@@ -2,7 +2,7 @@
 import type { Screen } from '../core/screen.ts';
 import type { Listing } from './listing.tsx';
 import { MONEY_SCREENS } from './money-screens.ts';
-import { CREDIT_VERBS, MACHINE_VERBS, ORG_VERBS, PERSON_VERBS } from './verbs.ts';
+import { CREDIT_VERBS, MACHINE_VERBS } from './verbs.ts';
 
 const LISTINGS: readonly (Listing & { name: string })[] = [
   {
@@ -15,23 +15,12 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
     what: 'Periodic work of this control plane. Work that is late or fails needs a look.',
   },
   {
-    name: 'orgs',
-    title: 'Organisations',
-    path: '/admin/v1/orgs?limit=100',
-    cli: 'svc-control-plane admin org list',
-    id: 'id',
-    columns: ['name', 'id', 'suspended_at', 'suspended_reason', 'created_at'],
-    what: 'Customers and suppliers.',
-    page: '/console/operate/orgs',
-    verbs: ORG_VERBS,
-  },
-  {
     name: 'fleet',
     title: 'Fleet',
     path: '/admin/v1/machines?limit=100',
     cli: 'svc-control-plane admin machine list',
     id: 'machine_id',
-    columns: ['machine_id', 'status', 'gpu_name', 'gpus', 'online', 'off_market_because'],
+    columns: ['machine_id', 'status', 'name', 'gpu_name', 'gpus', 'online', 'off_market_because'],
     what: 'Machines of all suppliers.',
     verbs: MACHINE_VERBS,
     page: '/console/operate/fleet',
@@ -71,16 +60,6 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
     verbs: CREDIT_VERBS,
   },
   {
-    name: 'people',
-    title: 'People',
-    path: '/admin/v1/users?limit=100',
-    cli: 'svc-control-plane admin user list',
-    id: 'id',
-    columns: ['name', 'email', 'is_operator', 'has_second_factor', 'orgs', 'blocked_at'],
-    what: 'Everybody who has an account.',
-    verbs: PERSON_VERBS,
-  },
-  {
     name: 'audit',
     title: 'Audit',
     path: '/admin/v1/audit?limit=100',
@@ -98,6 +77,23 @@ const OVERVIEW: Screen = {
   scope: 'operator',
   load: async () => (await import('./overview.tsx')).OverviewScreen,
 };
+
+const PEOPLE: readonly Screen[] = [
+  {
+    path: '/console/operate/orgs',
+    title: 'Organisations',
+    group: 'Operate',
+    scope: 'operator',
+    load: async () => (await import('./people.tsx')).Orgs,
+  },
+  {
+    path: '/console/operate/people',
+    title: 'People',
+    group: 'Operate',
+    scope: 'operator',
+    load: async () => (await import('./people.tsx')).People,
+  },
+];
 
 /** Pages of single rows. They are reached from the lists and are not in the navigation. */
 const PAGES: readonly Screen[] = [
@@ -129,4 +125,4 @@ const LISTED = LISTINGS.map(({ name, ...listing }): Screen => ({
   load: async () => (await import('./listing.tsx')).listingScreen(listing),
 }));
 
-export const OPERATOR_SCREENS: readonly Screen[] = [OVERVIEW, ...LISTED, ...PAGES, ...MONEY_SCREENS];
+export const OPERATOR_SCREENS: readonly Screen[] = [OVERVIEW, ...PEOPLE, ...LISTED, ...PAGES, ...MONEY_SCREENS];

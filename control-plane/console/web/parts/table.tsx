@@ -11,7 +11,7 @@ const ROWS_STEP = 100;
 
 export interface Column<T> {
   title: string;
-  /** `w`: hidden on a narrow page. `x`: hidden in a narrow table. `num`: numbers, aligned to the end of the cell. */
+  /** `w`: hidden on a narrow page, until the person asks for all columns. `x`: hidden in a narrow table. `num`: numbers, aligned to the end of the cell. */
   class?: string;
   cell(row: T): ComponentChildren;
 }
@@ -131,23 +131,33 @@ interface TableProps<T> {
 }
 
 function Table<T>({ caption, columns, footer, children }: TableProps<T>) {
+  const [isWhole, setWhole] = useState(false);
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={`${caption}, table`}>
-      <table>
-        <caption class="sr">{caption}</caption>
-        <thead>
-          <tr>
-            {columns.map((column) => (
-              <th key={column.title} scope="col" class={column.class}>
-                {column.title}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>{children}</tbody>
-        {footer !== undefined && <tfoot>{footer}</tfoot>}
-      </table>
-    </div>
+    <>
+      {columns.some(({ class: names = '' }) => names.split(' ').includes('w')) && (
+        <p class="n pad">
+          <button class="btn sm" type="button" aria-pressed={isWhole} onClick={() => setWhole(!isWhole)}>
+            All columns
+          </button>
+        </p>
+      )}
+      <div class={isWhole ? 'scroll whole' : 'scroll'} tabIndex={0} role="region" aria-label={`${caption}, table`}>
+        <table>
+          <caption class="sr">{caption}</caption>
+          <thead>
+            <tr>
+              {columns.map((column) => (
+                <th key={column.title} scope="col" class={column.class}>
+                  {column.title}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>{children}</tbody>
+          {footer !== undefined && <tfoot>{footer}</tfoot>}
+        </table>
+      </div>
+    </>
   );
 }
 
