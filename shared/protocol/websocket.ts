@@ -21,6 +21,7 @@ const LENGTH_IN_16_BITS = 126;
 const LENGTH_IN_64_BITS = 127;
 const HEADER_BYTES_MAX = 2 + 8 + MASK_BYTES;
 const U32 = 2 ** 32;
+const NOTHING = Buffer.alloc(0);
 
 /** The server's answer to a `Sec-WebSocket-Key`. */
 export function acceptOf(key: string): string {
@@ -109,27 +110,34 @@ export function openFrameReader(masked: boolean, events: FrameEvents): (chunk: B
     events.onShort(opcode, whole);
   };
 
+  /** Takes what the header needs from the chunk. Returns the place after it. */
+  const takeHeader = (chunk: Buffer, at: number): number => {
+    const copied = chunk.copy(header, headerHas, at, at + headerNeeds - headerHas);
+    headerHas += copied;
+    if (headerHas === 2 && headerNeeds === 2) {
+      checkStart();
+      headerNeeds = headerLength(header);
+    }
+    if (headerHas === headerNeeds) beginPayload();
+    return at + copied;
+  };
+
+  const beginPayload = (): void => {
+    left = lengthOf(header);
+    taken = 0;
+    mask = maskOf(header.subarray(0, headerNeeds));
+    if (left === 0) take(NOTHING);
+  };
+
   return (chunk) => {
     let at = 0;
     while (at < chunk.length) {
       if (headerHas < headerNeeds) {
-        const copied = chunk.copy(header, headerHas, at, at + headerNeeds - headerHas);
-        at += copied;
-        headerHas += copied;
-        if (headerHas < headerNeeds) continue;
-        if (headerNeeds === 2) {
-          checkStart();
-          headerNeeds = headerLength(header);
-          if (headerHas < headerNeeds) continue;
-        }
-        left = lengthOf(header);
-        taken = 0;
-        mask = maskOf(header.subarray(0, headerNeeds));
-        if (left > 0) continue;
+        at = takeHeader(chunk, at);
+        continue;
       }
-      const end = Math.min(at + left, chunk.length);
-      const bytes = chunk.subarray(at, end);
-      at = end;
+      const bytes = chunk.subarray(at, at + left);
+      at += bytes.length;
       take(bytes);
     }
   };
