@@ -73,3 +73,16 @@ test('on a phone a button shows the navigation, and an entry leads to its page',
   expect(await page.title()).toBe('Call models');
   await page.context().close();
 });
+
+test('on a phone the reference of the API begins with its title, and a link leads to the list of its routes', async () => {
+  const { page } = await openPage({ viewport: PHONE });
+  await page.goto(`${root}/docs/api`);
+  const title = page.getByRole('heading', { level: 1 });
+  expect((await title.boundingBox())?.y).toBeLessThan(PHONE.height / 2);
+  const entry = page.getByRole('navigation').getByRole('link', { name: 'Make an API key', exact: true });
+  await page.getByRole('link', { name: 'All routes and schemas' }).click();
+  await entry.scrollIntoViewIfNeeded();
+  await entry.click();
+  expect(new URL(page.url()).hash).toBe('#createApiKey');
+  await page.context().close();
+});

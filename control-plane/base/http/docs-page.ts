@@ -57,7 +57,8 @@ code { font: 13px ui-monospace, monospace; background: var(--soft); padding: .1e
 table { border-collapse: collapse; width: 100%; margin: .3rem 0 } td p { margin: 0 }
 th, td { text-align: left; vertical-align: top; padding: .35rem .6rem .35rem 0; border-bottom: 1px solid var(--line) }
 th { font-size: 12px; opacity: .7 }
-@media (max-width: 55rem) { body { display: block } nav { position: static; height: auto; border: 0 } main { padding: 1rem } table { display: block; overflow-x: auto } }
+.narrow { display: none }
+@media (max-width: 55rem) { body { display: flex; flex-direction: column-reverse } .narrow { display: block } nav { position: static; height: auto; border: 0 } main { padding: 1rem } table { display: block; overflow-x: auto } }
 `;
 
 const HEADERS = {
@@ -91,9 +92,9 @@ function page(document: OpenApi): string {
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escapeHtml(info.title)}</title><style>${STYLE}</style></head><body>
-<nav><strong>${escapeHtml(info.title)}</strong>${sections.map(navHtml).join('')}
+<nav id="contents"><strong>${escapeHtml(info.title)}</strong>${sections.map(navHtml).join('')}
 <h2>Schemas</h2><ul>${schemas.map(([name]) => `<li><a href="#schema-${name}">${name}</a></li>`).join('')}</ul></nav>
-<main><h1>${escapeHtml(info.title)}</h1>${prose(info.description)}
+<main><h1>${escapeHtml(info.title)}</h1><p class="narrow"><a href="#contents">All routes and schemas</a></p>${prose(info.description)}
 <p>All paths are below ${servers.map(({ url }) => code(url)).join(', ')}. Programs read the same in <a href="/v1/openapi.json">openapi.json</a>. The <a href="/docs">manual</a> explains how to use them.</p>
 <h2 id="authentication">Authentication</h2>${prose(components.securitySchemes.api_key.description)}
 ${sections.map((section) => `<h2>${escapeHtml(section.name)}</h2>${section.endpoints.map(endpointHtml).join('')}`).join('')}
