@@ -71,43 +71,26 @@ export function openFrameReader(masked: boolean, events: FrameEvents): (chunk: B
   const header = Buffer.alloc(HEADER_BYTES_MAX);
   let headerHas = 0;
   let headerNeeds = 2;
-  let opcode: Opcode = OPCODE.binary;
-  let isBinary = true;
+  let frame: FrameStart = { opcode: OPCODE.binary, isBinary: true, isFinal: true };
   let left = 0;
   let taken = 0;
   let mask: Buffer | undefined;
   let isWithinBinary = false;
   let shortPieces: Buffer[] = [];
 
-  /** Checks the first two bytes at once: a peer with another protocol may wait for an answer before it sends a whole header. */
-  const checkStart = (): void => {
-    const [first = 0, second = 0] = header;
-    if ((first & RESERVED) !== 0) throw new Error('a frame has reserved bits set');
-    if (((second & MASKED) !== 0) !== masked) throw new Error(masked ? 'a frame has no mask' : 'a frame has a mask');
-    const isFinal = (first & FINAL) !== 0;
-    opcode = opcodeOf(first & 0x0f);
-    isBinary = opcode === OPCODE.binary || opcode === OPCODE.continuation;
-    if (!isBinary && (!isFinal || (second & LENGTH) > SHORT_BYTES_MAX))
-      throw new Error('a text or control message is fragmented or over 125 bytes');
-    if (!isBinary) return;
-    if (isWithinBinary !== (opcode === OPCODE.continuation))
-      throw new Error('a frame begins within another message, or continues no message');
-    isWithinBinary = !isFinal;
-  };
-
   const take = (bytes: Buffer): void => {
     if (mask !== undefined) unmask(bytes, mask, taken);
     taken += bytes.length;
     left -= bytes.length;
-    if (isBinary && bytes.length > 0) events.onBytes(bytes);
-    else if (!isBinary) shortPieces.push(bytes);
+    if (frame.isBinary && bytes.length > 0) events.onBytes(bytes);
+    else if (!frame.isBinary) shortPieces.push(bytes);
     if (left > 0) return;
     headerHas = 0;
     headerNeeds = 2;
-    if (isBinary) return;
+    if (frame.isBinary) return;
     const whole = Buffer.concat(shortPieces);
     shortPieces = [];
-    events.onShort(opcode, whole);
+    events.onShort(frame.opcode, whole);
   };
 
   /** Takes what the header needs from the chunk. Returns the place after it. */
@@ -115,7 +98,8 @@ export function openFrameReader(masked: boolean, events: FrameEvents): (chunk: B
     const copied = chunk.copy(header, headerHas, at, at + headerNeeds - headerHas);
     headerHas += copied;
     if (headerHas === 2 && headerNeeds === 2) {
-      checkStart();
+      frame = startOf(header, { masked, isWithinBinary });
+      if (frame.isBinary) isWithinBinary = !frame.isFinal;
       headerNeeds = headerLength(header);
     }
     if (headerHas === headerNeeds) beginPayload();
@@ -141,6 +125,29 @@ export function openFrameReader(masked: boolean, events: FrameEvents): (chunk: B
       take(bytes);
     }
   };
+}
+
+interface FrameStart {
+  opcode: Opcode;
+  /** The frame belongs to a binary message. */
+  isBinary: boolean;
+  /** The frame is the last one of its message. */
+  isFinal: boolean;
+}
+
+/** Checks the first two bytes at once: a peer with another protocol may wait for an answer before it sends a whole header. @throws Error */
+function startOf(header: Buffer, { masked, isWithinBinary }: { masked: boolean; isWithinBinary: boolean }): FrameStart {
+  const [first = 0, second = 0] = header;
+  if ((first & RESERVED) !== 0) throw new Error('a frame has reserved bits set');
+  if (((second & MASKED) !== 0) !== masked) throw new Error(masked ? 'a frame has no mask' : 'a frame has a mask');
+  const isFinal = (first & FINAL) !== 0;
+  const opcode = opcodeOf(first & 0x0f);
+  const isBinary = opcode === OPCODE.binary || opcode === OPCODE.continuation;
+  if (!isBinary && (!isFinal || (second & LENGTH) > SHORT_BYTES_MAX))
+    throw new Error('a text or control message is fragmented or over 125 bytes');
+  if (isBinary && isWithinBinary !== (opcode === OPCODE.continuation))
+    throw new Error('a frame begins within another message, or continues no message');
+  return { opcode, isBinary, isFinal };
 }
 
 function opcodeOf(value: number): Opcode {
