@@ -1,6 +1,7 @@
 // The rooms of the control plane alone, for a bench that calls them itself.
 import { openDiskBlobs } from '../../control-plane/base/blobs/local-disk.ts';
-import { openPresignedUrls, openUrlKeys } from '../../control-plane/base/blobs/presigned-urls.ts';
+import { openPresignedUrls } from '../../control-plane/base/blobs/presigned-urls.ts';
+import { openUrlKeys } from '../../control-plane/base/blobs/url-keys.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { openOutbound } from '../../control-plane/base/outbound/outbound.ts';
 import { readEnvironments } from '../../control-plane/rental/launch/environments.ts';

@@ -14,7 +14,8 @@ import { type Books, openBooks } from '../../control-plane/money/ledger/books.ts
 import { type Brings, bringsOf, brought, type Process } from '../../control-plane/brings.ts';
 import type { Blobs } from '../../control-plane/base/blobs/blobs.ts';
 import { openDiskBlobs } from '../../control-plane/base/blobs/local-disk.ts';
-import { openPresignedUrls, openUrlKeys } from '../../control-plane/base/blobs/presigned-urls.ts';
+import { openPresignedUrls } from '../../control-plane/base/blobs/presigned-urls.ts';
+import { openUrlKeys } from '../../control-plane/base/blobs/url-keys.ts';
 import type { Db } from '../../control-plane/base/db/db.ts';
 import type { Link } from '../../control-plane/fleet/link/link.ts';
 import { SCHEMA } from '../../control-plane/foundation.ts';

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { isoTime } from '../../../shared/clock.ts';
 import { AnyFields, type Fields, listOf, operator } from '../http/operator.ts';
 import { type Route, route } from '../http/route.ts';
-import type { UrlKey, UrlKeys } from './presigned-urls.ts';
+import type { UrlKey, UrlKeys } from './url-keys.ts';
 
 export function urlKeyRoutes(keys: Pick<UrlKeys, 'list' | 'rotate'>): Route[] {
   return [

@@ -5,10 +5,8 @@ import {
   openPresignedUrls,
   PresignedQuery,
   type PresignedUrls,
-  openUrlKeys,
-  type UrlKey,
-  type UrlKeys,
 } from '../../../../control-plane/base/blobs/presigned-urls.ts';
+import { openUrlKeys, type UrlKey, type UrlKeys } from '../../../../control-plane/base/blobs/url-keys.ts';
 import type { Db } from '../../../../control-plane/base/db/db.ts';
 import { createIds } from '../../../../shared/ids.ts';
 import { systemRng } from '../../../../shared/rng.ts';

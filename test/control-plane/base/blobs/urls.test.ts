@@ -4,11 +4,8 @@ import { connect } from 'node:net';
 import { Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { OpenBlob, Permission } from '../../../../control-plane/base/blobs/blobs.ts';
-import {
-  type PresignedUrls,
-  openPresignedUrls,
-  type UrlKeys,
-} from '../../../../control-plane/base/blobs/presigned-urls.ts';
+import { type PresignedUrls, openPresignedUrls } from '../../../../control-plane/base/blobs/presigned-urls.ts';
+import type { UrlKeys } from '../../../../control-plane/base/blobs/url-keys.ts';
 import type { Db } from '../../../../control-plane/base/db/db.ts';
 import { blobRoutes } from '../../../../control-plane/base/blobs/routes.ts';
 import { type Bench, openBench } from '../http/fixture.ts';
