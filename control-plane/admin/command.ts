@@ -51,6 +51,15 @@ export function withPages(command: Command): Command {
     .option('--after <cursor>', 'the page after the one that ended with this cursor');
 }
 
+export interface SearchOptions extends ListOptions {
+  search?: string;
+}
+
+/** Adds the options of a list that is searched. `what` says where, like `name or id`. */
+export function withSearch(command: Command, what: string): Command {
+  return withPages(command).option('--search <text>', `only those that have this text in ${what}`);
+}
+
 /** Prints a page of a list. `filters` without a value are left out. */
 export function showPage(
   deps: CommandDeps,

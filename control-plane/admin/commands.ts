@@ -15,7 +15,9 @@ import {
   showPage,
   showParts,
   withCommon,
+  type SearchOptions,
   withPages,
+  withSearch,
   readTime,
 } from './command.ts';
 import { addAdjustCommand, addExportCommand, addRefundCommand, addStatementCommand } from './correction-commands.ts';
@@ -119,8 +121,8 @@ function addOrgCommands(admin: Command, deps: CommandDeps): void {
   ).action((options: CommonOptions & { name: string }) =>
     show(deps, options, { method: 'POST', url: '/admin/orgs', payload: { name: options.name } }),
   );
-  withPages(org.command('list').description('all organisations, newest first')).action((options: ListOptions) =>
-    showPage(deps, options, '/admin/orgs'),
+  withSearch(org.command('list').description('all organisations, newest first'), 'their name or id').action(
+    ({ search, ...options }: SearchOptions) => showPage(deps, options, '/admin/orgs', { search }),
   );
   withCommon(org.command('show <id>').description('one of them')).action((id: string, options: CommonOptions) =>
     show(deps, options, { method: 'GET', url: `/admin/orgs/${encodeURIComponent(id)}` }),

@@ -8,7 +8,9 @@ import {
   show,
   showPage,
   withCommon,
+  type SearchOptions,
   withPages,
+  withSearch,
   readTime,
 } from './command.ts';
 
@@ -81,8 +83,8 @@ export function addUserCommands(admin: Command, deps: CommandDeps): void {
       }),
     );
   }
-  withPages(user.command('list').description('all people, newest first')).action((options: ListOptions) =>
-    showPage(deps, options, '/admin/users'),
+  withSearch(user.command('list').description('all people, newest first'), 'their e-mail address, name or id').action(
+    ({ search, ...options }: SearchOptions) => showPage(deps, options, '/admin/users', { search }),
   );
 }
 

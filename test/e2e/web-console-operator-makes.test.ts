@@ -1,5 +1,5 @@
-// What operators make in the browser: an organisation, people, an API key of an organisation, a payment in another way, a reservation and its longer term. The lines of
-// each dialog are taken by the service, also while its fields are empty.
+// What operators make in the browser: an organisation, people, an API key of an organisation, a payment in another way, a reservation and its longer
+// term. The lines of each dialog are taken by the service, also while its fields are empty.
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';

@@ -97,6 +97,24 @@ test('an organisation is suspended with a reason, which the list and the audit j
   expect(pages.broken).toEqual([]);
 });
 
+test('organisations are searched by a part of their name, and the whole list comes back', async () => {
+  const { accounts } = pages.api.world.rooms;
+  await accounts.createOrg("Bolt's Labs");
+  await page.goto(`${pages.origin}/console/operate/orgs`);
+  const rows = page.locator('tbody tr');
+  await page.getByRole('rowheader', { name: "Bolt's Labs" }).waitFor();
+  const all = await rows.count();
+  expect(all).toBeGreaterThan(1);
+  const box = page.getByRole('searchbox', { name: 'Search' });
+  await box.fill("bolt's");
+  await box.press('Enter');
+  await expect.poll(() => rows.count()).toBe(1);
+  for (const line of await page.locator('.cmd code').allTextContents()) await pages.judge(line);
+  expect(await axeFindings(page)).toEqual([]);
+  await box.fill('');
+  await expect.poll(() => rows.count()).toBe(all);
+});
+
 test('a person who leaves is blocked in the list of people, with the reason in the audit', async () => {
   const { people } = pages.api.world.rooms.users;
   const { id } = await people.add({ email: 'ivo@example.com', name: 'Ivo', isOperator: true, member: undefined });

@@ -1,6 +1,7 @@
 // What a person has typed in the console, in Chromium, while their session ends: it stands in its form again after the sign-in, for this person only.
 import type { Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { noteRead, offlineDeposits } from '../kit/deposits.ts';
 import { fleetModels } from '../kit/models.ts';
 import { type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
 import { addPerson, type Person } from '../kit/people.ts';
@@ -10,7 +11,8 @@ let ada: Person;
 let bob: Person;
 let page: Page;
 beforeAll(async () => {
-  pages = await openConsolePages({ settings: { models: fleetModels() } });
+  pages = await openConsolePages({ settings: { models: fleetModels(), deposits: offlineDeposits() } });
+  await noteRead(pages.api.world, 'base');
   const { orgId, key } = await pages.api.account();
   await pages.api.call('POST', '/v1/community/supplier', { key });
   [ada, bob] = [await addOwner(orgId), await addOwner(orgId)];

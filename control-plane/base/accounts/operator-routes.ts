@@ -4,7 +4,7 @@ import { ApiKey, NewApiKey, Org, OrgName } from '../../../shared/api/account.ts'
 import { pageSchema } from '../../../shared/api/page.ts';
 import type { Db } from '../db/db.ts';
 import { byCreation, type Cursors, type PageStart } from '../http/cursors.ts';
-import { Id, listParameters, ListQuery, operator } from '../http/operator.ts';
+import { Id, listParameters, operator, SearchQuery } from '../http/operator.ts';
 import { type Route, route } from '../http/route.ts';
 import type { Accounts } from './accounts.ts';
 import { apiKeyView, pageOfKeys } from './api-keys.ts';
@@ -39,16 +39,14 @@ function orgRoutes({ db, cursors, accounts }: Deps): Route[] {
       path: '/admin/orgs',
       operationId: 'adminListOrgs',
       summary: 'List organisations, newest first',
-      query: ListQuery,
+      query: SearchQuery,
       responses: { 200: { description: 'A page', schema: pageSchema(Org) } },
       errors: [],
-      handler: async ({ query }) => ({
-        status: 200,
-        body: await cursors.page('admin/orgs', query, (start) => pageOfOrgs(db.read, start), {
-          at: byCreation,
-          show: orgView,
-        }),
-      }),
+      handler: async ({ query }) => {
+        const rows = (start: PageStart) => pageOfOrgs(db.read, start, query.search);
+        const view = { at: byCreation, show: orgView };
+        return { status: 200, body: await cursors.page(`admin/orgs/${query.search ?? ''}`, query, rows, view) };
+      },
     }),
     route({
       ...operator,

@@ -6,6 +6,7 @@ import { fail } from '../../../shared/errors.ts';
 import { flag, int, text } from '../db/columns.ts';
 import { join, type Query, sql, type Tx } from '../db/db.ts';
 import { pageFrom, type PageStart } from '../http/cursors.ts';
+import { isFound } from '../http/operator.ts';
 import type { Restriction } from '../http/route.ts';
 
 const OrgRow = z.object({
@@ -44,9 +45,10 @@ export async function assertOrg(query: Query, id: string): Promise<OrgRow> {
   return (await findOrg(query, id)) ?? fail('not_found', `There is no organisation ${id}.`);
 }
 
-/** A page, newest first. */
-export function pageOfOrgs(query: Query, start: PageStart): Promise<OrgRow[]> {
-  return query.all(OrgRow, sql`select ${COLUMNS} from orgs where ${pageFrom(start)}`);
+/** A page, newest first. `search`: a part of the name or of the id. */
+export function pageOfOrgs(query: Query, start: PageStart, search?: string): Promise<OrgRow[]> {
+  const found = isFound(search, [sql`name`, sql`id`]);
+  return query.all(OrgRow, sql`select ${COLUMNS} from orgs where ${found} and ${pageFrom(start)}`);
 }
 
 /** A suspended organisation gets the new reason, and stays suspended since the same time. */

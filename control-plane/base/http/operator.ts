@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { ucentsFromText, UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { pageParameters } from '../../../shared/api/page.ts';
+import { join, type Sql, sql } from '../db/db.ts';
 
 /** One object as an operator sees it: a table row of names and plain values. */
 export type Fields = Record<string, string | number | boolean | null>;
@@ -18,6 +19,23 @@ export const listParameters = {
 };
 export const ListQuery = z.strictObject(listParameters);
 export type ListQuery = z.infer<typeof ListQuery>;
+const SEARCH_CHARS_MAX = 255;
+/** The query of a list whose rows an operator searches. */
+export const SearchQuery = z.strictObject({
+  ...listParameters,
+  search: z.string().min(1).max(SEARCH_CHARS_MAX).optional(),
+});
+/**
+ * The condition of a row that has the text in one of these columns. Without a text, all rows meet it. Only A to Z are found in upper and lower case,
+ * because both databases change no other letters.
+ */
+export function isFound(text: string | undefined, columns: readonly Sql[]): Sql {
+  if (text === undefined) return sql`1 = 1`;
+  const lower = text.replaceAll(/[A-Z]/g, (letter) => letter.toLowerCase());
+  const pattern = `%${lower.replaceAll(/[\\%_]/g, '\\$&')}%`;
+  const tests = columns.map((column) => sql`lower(${column}) like ${pattern} escape '\\'`);
+  return sql`(${join(tests, ' or ')})`;
+}
 /** A billion dollars: far above any payment. A database has microcents in 64 bits, which are 92 billion dollars for the sum of a balance. */
 const CENTS_MAX = 10 ** 11;
 const DOLLARS_MAX_UCENTS = BigInt(CENTS_MAX) * UCENTS_PER_CENT;

@@ -5,7 +5,7 @@ import { Member } from '../../../shared/api/member.ts';
 import { pageSchema } from '../../../shared/api/page.ts';
 import type { Db } from '../db/db.ts';
 import type { Cursors, PageStart } from '../http/cursors.ts';
-import { Id, ListQuery, operationOf, operator } from '../http/operator.ts';
+import { Id, ListQuery, operationOf, operator, SearchQuery } from '../http/operator.ts';
 import { type Route, route } from '../http/route.ts';
 import { ACCESS_CHANGES, type AccessChange } from './access.ts';
 import { memberView } from './members.ts';
@@ -72,13 +72,13 @@ export function userOperatorRoutes({ db, cursors, users: { people } }: Deps): Ro
       path: '/admin/users',
       operationId: 'adminListUsers',
       summary: 'List people, newest first',
-      query: ListQuery,
+      query: SearchQuery,
       responses: { 200: { description: 'A page', schema: pageSchema(OperatorUser) } },
       errors: [],
       handler: async ({ query }) => {
-        const rows = (start: PageStart) => withViews(pageOfUsers(db.read, start));
+        const rows = (start: PageStart) => withViews(pageOfUsers(db.read, start, query.search));
         const view = { at, show: (user: OperatorUser) => user };
-        return { status: 200, body: await cursors.page('admin/users', query, rows, view) };
+        return { status: 200, body: await cursors.page(`admin/users/${query.search ?? ''}`, query, rows, view) };
       },
     }),
     membersRoute({ db, cursors }),

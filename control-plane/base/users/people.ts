@@ -179,7 +179,7 @@ export async function assertFree(
 }
 
 function failTaken(email: string): never {
-  return fail('conflict', `Somebody has the address ${email} already. Sign in, or use another address.`);
+  return fail('conflict', `Somebody has the address ${email} already. Use that account, or another address.`);
 }
 
 async function view(query: Query, row: store.UserRow): Promise<OperatorUser> {

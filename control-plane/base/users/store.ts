@@ -4,6 +4,7 @@ import { type Person, Role } from '../../../shared/api/auth.ts';
 import { flag, int, text } from '../db/columns.ts';
 import { join, type Query, sql, type Sql, type Tx } from '../db/db.ts';
 import { pageBy, pageFrom, type PageStart } from '../http/cursors.ts';
+import { isFound } from '../http/operator.ts';
 
 const UserRow = z.object({
   id: text,
@@ -50,8 +51,10 @@ export async function setBlocked(tx: Tx, id: string, blockedMs: number | null): 
   await tx.run(sql`update users set blocked_ms = ${blockedMs} where id = ${id}`);
 }
 
-export function pageOfUsers(query: Query, start: PageStart): Promise<UserRow[]> {
-  return query.all(UserRow, sql`select ${COLUMNS} from users where ${pageFrom(start)}`);
+/** A page, newest first. `search`: a part of the e-mail address, the name or the id. */
+export function pageOfUsers(query: Query, start: PageStart, search?: string): Promise<UserRow[]> {
+  const found = isFound(search, [sql`email`, sql`name`, sql`id`]);
+  return query.all(UserRow, sql`select ${COLUMNS} from users where ${found} and ${pageFrom(start)}`);
 }
 
 export function personView({ id, email, name, is_operator: isOperator }: UserRow): Person {

@@ -89,3 +89,51 @@ describe.each(LISTS.map((list) => [list.path, list] as const))('GET %s', (_path,
     }
   });
 });
+
+describe('a search', () => {
+  const found = async (path: string, query: Record<string, string | number>): Promise<unknown[]> => {
+    const { status, body } = await get(path, query);
+    expect(status).toBe(200);
+    return body.data.map((row) => row['name']);
+  };
+
+  test('finds organisations by a part of their name or id, in any case, in pages', async () => {
+    const { accounts } = world.rooms;
+    const ids: string[] = [];
+    for (const name of ['Acme', 'Bolt 100%', 'acme labs', 'Älpha']) {
+      ids.push((await accounts.createOrg(name)).id);
+      await world.clock.advance(1);
+    }
+    expect(await found('/admin/orgs', { search: 'ACME' })).toEqual(['acme labs', 'Acme']);
+    expect(await found('/admin/orgs', { search: 'Älp' })).toEqual(['Älpha']);
+    expect(await found('/admin/orgs', { search: String(ids[1]) })).toEqual(['Bolt 100%']);
+    expect(await found('/admin/orgs', { search: 'nobody' })).toEqual([]);
+    const first = (await get('/admin/orgs', { search: 'acme', limit: 1 })).body;
+    const rest = { search: 'acme', limit: 1, cursor: String(first.next_cursor) };
+    expect(await found('/admin/orgs', rest)).toEqual(['Acme']);
+    expect((await get('/admin/orgs', { ...rest, search: 'bolt' })).body.errors).toMatchObject([{ field: 'cursor' }]);
+  });
+
+  test.each(['%', '_', '\\'])('takes %j as it stands', async (sign) => {
+    const { accounts } = world.rooms;
+    await accounts.createOrg('plain');
+    await accounts.createOrg(`with ${sign}`);
+    expect(await found('/admin/orgs', { search: sign })).toEqual([`with ${sign}`]);
+  });
+
+  test('finds people by a part of their e-mail address or name', async () => {
+    const { people } = world.rooms.users;
+    for (const name of ['Ada', 'Bea'])
+      await people.add({ email: `${name.toLowerCase()}@example.com`, name, isOperator: false, member: undefined });
+    expect(await found('/admin/users', { search: 'ada@' })).toEqual(['Ada']);
+    expect(await found('/admin/users', { search: 'BEA' })).toEqual(['Bea']);
+  });
+
+  test.each([
+    ['', 'must have at least 1 character'],
+    ['a'.repeat(256), 'must have at most 255 characters'],
+  ])('is refused if its text is too short or too long', async (search, rule) => {
+    expect((await get('/admin/orgs', { search: 'a'.repeat(255) })).status).toBe(200);
+    expect((await get('/admin/orgs', { search })).body.errors).toEqual([{ field: 'search', rule }]);
+  });
+});

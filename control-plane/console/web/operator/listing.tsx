@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { useLiveList } from '../core/data.ts';
 import type { LiveList } from '../core/reading.ts';
 import type { ScreenProps } from '../core/screen.ts';
-import { SameAs } from '../parts/command.tsx';
+import { quoted, SameAs } from '../parts/command.tsx';
 import { Empty, Head } from '../parts/layout.tsx';
 import { Segments } from '../parts/segments.tsx';
 import { type Column, LiveTable } from '../parts/table.tsx';
@@ -26,6 +26,8 @@ export interface Listing {
   columns: readonly string[];
   what: string;
   verbs?: readonly Verb[];
+  /** What a search above the list looks at, like `name or id`. If it is left out, the list has no search. */
+  searched?: string;
   /** Choices above the list. The first one is selected at first. */
   filters?: readonly Filter[];
   /** Address of the rows' own pages, which are `<page>/<id>`. If it is left out, rows have no pages. */
@@ -46,11 +48,14 @@ export interface ListingProps {
 
 /** The list with its filters and decisions. */
 export function ListingView({ listing, above, actions }: ListingProps) {
-  const { title, id, filters = [] } = listing;
+  const { title, id, searched, filters = [] } = listing;
   const [chosen, setChosen] = useState(filters[0]?.[0] ?? '');
+  const [wanted, setWanted] = useState('');
   const [, query = '', options = ''] = filters.find(([words]) => words === chosen) ?? [];
-  const path = query === '' ? listing.path : `${listing.path}&${query}`;
-  const cli = options === '' ? listing.cli : `${listing.cli} ${options}`;
+  const search = wanted === '' ? '' : `search=${encodeURIComponent(wanted)}`;
+  const path = [listing.path, query, search].filter((part) => part !== '').join('&');
+  const option = wanted === '' ? '' : `--search ${quoted(wanted)}`;
+  const cli = [listing.cli, options, option].filter((part) => part !== '').join(' ');
   const list = useLiveList<Row>({ path, idOf: (row) => textOf(row[id]) });
   return (
     <>
@@ -58,6 +63,7 @@ export function ListingView({ listing, above, actions }: ListingProps) {
         {actions?.(list.reload)}
       </Head>
       {above?.(list.reload)}
+      {searched !== undefined && <Search title={title} searched={searched} setWanted={setWanted} />}
       {filters.length > 0 && (
         <Segments
           label="Show"
@@ -68,6 +74,41 @@ export function ListingView({ listing, above, actions }: ListingProps) {
       )}
       <Rows listing={{ ...listing, path, cli }} list={list} />
     </>
+  );
+}
+
+interface SearchProps {
+  title: string;
+  searched: string;
+  setWanted(text: string): void;
+}
+
+/** Searches when it is sent. When the text is deleted, the whole list is shown again. */
+function Search({ title, searched, setWanted }: SearchProps) {
+  const [text, setText] = useState('');
+  const change = (next: string): void => {
+    setText(next);
+    if (next === '') setWanted('');
+  };
+  const send = (event: Event): void => {
+    event.preventDefault();
+    setWanted(text);
+  };
+  return (
+    <form class="row" role="search" aria-label={title} onSubmit={send}>
+      <label class="find">
+        <span class="sr">Search</span>
+        <input
+          type="search"
+          placeholder={`Search by ${searched}`}
+          value={text}
+          onInput={(event) => change(event.currentTarget.value)}
+        />
+      </label>
+      <button class="btn" type="submit">
+        Search
+      </button>
+    </form>
   );
 }
 

@@ -15,6 +15,7 @@ const ORGS: Listing = {
   id: 'id',
   columns: ['name', 'id', 'suspended_at', 'suspended_reason', 'created_at'],
   what: 'Customers and suppliers.',
+  searched: 'name or id',
   page: '/console/operate/orgs',
   verbs: ORG_VERBS,
 };
@@ -26,6 +27,7 @@ const PEOPLE: Listing = {
   id: 'id',
   columns: ['name', 'email', 'is_operator', 'has_second_factor', 'orgs', 'blocked_at'],
   what: 'Everybody who has an account.',
+  searched: 'e-mail, name or id',
   verbs: PERSON_VERBS,
 };
 

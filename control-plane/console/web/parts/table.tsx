@@ -11,7 +11,10 @@ const ROWS_STEP = 100;
 
 export interface Column<T> {
   title: string;
-  /** `w`: hidden on a narrow page, until the person asks for all columns. `x`: hidden in a narrow table. `num`: numbers, aligned to the end of the cell. */
+  /**
+   * `w`: hidden on a narrow page, until the person asks for all columns. `x`: hidden in a narrow table. `num`: numbers, aligned to the end of the
+   * cell.
+   */
   class?: string;
   cell(row: T): ComponentChildren;
 }
