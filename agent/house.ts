@@ -79,16 +79,13 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   const memory = await openMemory(config, { engine, files, bootId, clock, log });
   const jobsDeps = { ...memory, clock, log, engine, ca, stateDir: config.state_dir, link: jobLink(() => link) };
   const jobs = openJobs({ ...jobsDeps, onChange: () => runtime.jobsChanged() });
+  const base = { clock, log, engine, holders, jobs, ...memory };
   const runtime = openRuntime(
     {
-      clock,
-      log,
-      engine,
-      holders,
-      jobs,
-      ...memory,
+      ...base,
       machine: () => ({ ...facts, gpu_count: countCards(inventory()), limits }),
       assertFenced: fence.assertStands,
+      onGpusRefused: inventoryWatch.doubtGpus,
       gpus: () => standingOf(inventory()),
       quarantineMs: config.quarantine_minutes * 60_000,
       pullLogin: async (workloadId) => (await link?.pullLogin(workloadId)) ?? null,
@@ -248,6 +245,7 @@ function statusOf(rooms: {
     ],
     ...toldOf(inventoryWatch.inventory()),
     ...fence.finding(),
+    containers_doubt: runtime.doubt(),
     holders_lack: confinement.lack,
     disk_error: files.fault(),
   };

@@ -9,11 +9,12 @@ import { bareNode, type Bundle, removeOldBundles } from './holders/bundle.ts';
 import type { AgentConfig } from './config.ts';
 import { openKernelLog } from './gpus/kernel-log.ts';
 import { readToolkitVersion } from './gpus/nvidia-smi.ts';
-import { type GpuReading, openGpuWatch } from './gpus/watch.ts';
+import { type GpuReading, type GpuWatch, openGpuWatch } from './gpus/watch.ts';
 import type { HostFacts } from './host/facts.ts';
 import type { StateFiles } from './host/state.ts';
 import { assertNftables } from './host/nftables.ts';
 import { openDiskCheck } from './runtime/disk-check.ts';
+import { openGpuCheck } from './runtime/gpu-check.ts';
 import type { Engine } from './runtime/engine.ts';
 import type { Fence, FenceFinding } from './runtime/fence.ts';
 import type { Runtime } from './runtime/runtime.ts';
@@ -43,6 +44,8 @@ export interface InventoryWatch {
   start(containers: Pick<Runtime, 'containerIds' | 'mountSources'>, tell: (inventory: Inventory) => void): void;
   /** Reads the inventory soon, because something has changed. */
   nudge(): void;
+  /** The engine has refused GPUs to a rental: asks whether it gives any, now and each minute until it does. */
+  doubtGpus(): void;
   loops(): LoopStatus[];
   stop(): Promise<void>;
 }
@@ -62,21 +65,16 @@ interface InventoryDeps {
 export async function openInventory(config: AgentConfig, deps: InventoryDeps): Promise<InventoryWatch> {
   const { engine, facts, bundle, fence, clock, log } = deps;
   const disk = await openDiskCheck(config.state_dir, { engine, node: bareNode(bundle), log });
-  const gpus = await openGpuWatch({
-    nvidiaSmi: config.nvidia_smi,
-    stateDir: config.state_dir,
-    bootId: deps.bootId,
-    files: deps.files,
-    kernelLog: openKernelLog(),
-    clock,
-    log,
-  });
+  const gpus = await openGpus(config, deps);
+  const gpuCheck = openGpuCheck({ engine, log });
   /** The ids of our containers; none until `start` is called. A reading asks for them late, so one that began before `start` may get them. */
   let idsNow = (): readonly string[] => [];
   const reading = (): InventoryReading => ({ engine, facts, diskEnforced: disk.enforced(), fence: fence.finding() });
-  const take = async (): Promise<Inventory> => takeInventory(await gpus.read(() => idsNow()), reading());
+  const take = async (): Promise<Inventory> =>
+    takeInventory(gpuCheck.applyTo(await gpus.read(() => idsNow())), reading());
   let inventory = (await withinFirstTime(take(), clock)) ?? inventoryOf(UNREAD, reading(), NO_VERSIONS);
   let loops: Loop[] = [];
+  let gpuLoop: Loop | undefined;
   return {
     inventory: () => inventory,
     start: ({ containerIds, mountSources }, tell) => {
@@ -100,20 +98,34 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
       const hearGpus = async (): Promise<void> => {
         if (await gpus.hear()) inventoryWatch.nudge();
       };
+      const askForGpus = async (): Promise<void> => {
+        if (await gpuCheck.ask(inventory)) inventoryWatch.nudge();
+      };
+      gpuLoop = startLoop({ name: 'gpu-check', periodMs: INVENTORY_PERIOD_MS, run: askForGpus }, deps);
       loops = [
         inventoryWatch,
+        gpuLoop,
         startLoop({ name: 'disk', periodMs: DISK_PERIOD_MS, run: tryDisk }, deps),
         startLoop({ name: 'bundles', periodMs: INVENTORY_PERIOD_MS, run: sweepBundles }, deps),
         startLoop({ name: 'kernel-log', periodMs: KERNEL_LOG_PERIOD_MS, run: hearGpus }, deps),
       ];
     },
     nudge: () => loops[0]?.nudge(),
+    doubtGpus: () => {
+      gpuCheck.doubt();
+      gpuLoop?.nudge();
+    },
     loops: () => loops.map((loop) => loop.status()),
     stop: async () => {
       await Promise.all(loops.map((loop) => loop.stop()));
       await gpus.close();
     },
   };
+}
+
+function openGpus(config: AgentConfig, { bootId, files, clock, log }: InventoryDeps): Promise<GpuWatch> {
+  const { nvidia_smi: nvidiaSmi, state_dir: stateDir } = config;
+  return openGpuWatch({ nvidiaSmi, stateDir, bootId, files, kernelLog: openKernelLog(), clock, log });
 }
 
 /**

@@ -32,7 +32,8 @@ main() {
   case $role in
     agent | control-plane) shift ;;
     -h | --help) usage && exit 0 ;;
-    *) usage >&2 && exit 2 ;;
+    '') usage >&2 && exit 2 ;;
+    *) { printf 'install.sh: %s is neither agent nor control-plane\n\n' "$role" && usage; } >&2 && exit 2 ;;
   esac
   while [ $# -gt 0 ]; do
     case $1 in

@@ -27,6 +27,8 @@ export interface AgentStatus {
   gpu_faults: GpuFault[];
   /** Version of the container engine; empty while the engine does not answer. */
   engine_version: string;
+  /** Why the engine's list of our containers does not count now; empty if it does. */
+  containers_doubt: string;
   network_fence: string;
   /** Why the network fence is not in force; empty if it is. */
   fence_error: string;
@@ -141,7 +143,7 @@ export function statusWords(status: AgentStatus): { lines: string[]; isWell: boo
   const { link, loops, gpu_faults: faults, engine_version: engine, network_fence: fence, fence_error: hole } = status;
   // A host without these limits may be rented out.
   const lack = status.holders_lack;
-  const disk = status.disk_error;
+  const { disk_error: disk, containers_doubt: doubt } = status;
   const failing = loops.filter((loop) => loop.last_error !== null);
   const gpus = status.gpu_error === '' ? `${status.gpus}` : `not known: ${status.gpu_error}`;
   return {
@@ -151,6 +153,7 @@ export function statusWords(status: AgentStatus): { lines: string[]; isWell: boo
       `gpus: ${gpus}`,
       ...faults.map(({ uuid, severity, detail }) => `gpu ${uuid} is ${severity}: ${detail}`),
       `docker engine: ${engine === '' ? 'does not answer' : engine}`,
+      ...(doubt === '' ? [] : [`containers: ${doubt}`]),
       `network fence: ${hole === '' ? fence : `${fence}, does not stand: ${hole}`}`,
       `holders: ${lack === '' ? 'confined' : `not wholly confined: ${lack}`}`,
       ...(disk === '' ? [] : [`state folder: ${disk}`]),
@@ -161,6 +164,7 @@ export function statusWords(status: AgentStatus): { lines: string[]; isWell: boo
       status.gpus > 0 &&
       [...faults, ...failing].length === 0 &&
       engine !== '' &&
+      doubt === '' &&
       hole === '' &&
       disk === '',
   };

@@ -9,7 +9,7 @@ import type { BareRun, Mount } from './engine.ts';
 /** The end of an archive without entries. */
 const EMPTY_TAR = Buffer.alloc(1024);
 
-/** Runs it to its end; resolves with the exit code. */
+/** Runs the program to its end; resolves with the exit code. */
 export async function runBare(docker: Docker, bare: BareRun, machineId: string): Promise<number> {
   const name = `svc-bare-${bare.name}-${machineId}`;
   const [repo, tag] = ['svc-empty', `${bare.name}-${machineId}`];

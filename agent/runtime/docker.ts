@@ -161,7 +161,7 @@ async function createNew(docker: Docker, options: CreateOptions): Promise<Docker
     const earlier = docker.getContainer(options.name);
     const found = await absentAsUndefined(earlier.inspect());
     if (found?.State.Status !== 'created') throw error;
-    // It is not forced, so the engine refuses if the container has been started in the meantime.
+    // This removal is not forced, so the engine refuses it if the container has been started in the meantime.
     await ignoring([404], earlier.remove({ v: true }));
     return docker.createContainer(options);
   }

@@ -22,6 +22,8 @@ export interface Listing {
   known(): LocalContainer[] | null;
   /** How long the engine has not answered; 0 if it answers. */
   awayMs(): number;
+  /** Why the engine is not believed although it answers, and for how long, in words for people; empty if it is believed or away. */
+  doubt(): string;
   refresh(): Promise<void>;
 }
 
@@ -29,9 +31,9 @@ export interface ListingDeps {
   engine: Pick<Engine, 'list' | 'hasItsData'>;
   clock: Clock;
   log: Log;
-  /** Workloads whose containers nothing of ours has removed or is about to remove. */
+  /** Workloads with a container that we have not removed and are not about to remove. */
   placed: () => string[];
-  /** Workloads with a step at work. Its answer may show their containers or not. */
+  /** Workloads with a step at work. The answer of the engine may show their containers or not. */
   busy: ReadonlyMap<string, unknown>;
 }
 
@@ -51,12 +53,12 @@ export function createListing({ engine, clock, log, placed, busy }: ListingDeps)
     const busyBefore = new Set(busy.keys());
     const listed = await engine.list();
     const seen = known;
-    // What an earlier answer that counted did not show is missing already.
+    // A container that the last answer did not show, although that answer counted, is known to be gone. It is not lost now.
     const lost = placed().filter(
       (id) => !busyBefore.has(id) && !busy.has(id) && (seen === null || seen.some((one) => one.workload_id === id)),
     );
     if (listed.length > 0 || lost.length === 0) return listed;
-    // The first answer may be older than a return of the disk.
+    // The disk may have come back after the engine had given this answer.
     if (await engine.hasItsData()) return engine.list();
     emptySinceMs ??= clock.monotonicMs();
     if (clock.monotonicMs() - emptySinceMs < EMPTY_MS_MAX) throw new NothingListed(NOTHING_LISTED);
@@ -66,6 +68,11 @@ export function createListing({ engine, clock, log, placed, busy }: ListingDeps)
     current: () => (awaySinceMs === null ? known : null),
     known: () => known,
     awayMs: () => (awaySinceMs === null ? 0 : clock.monotonicMs() - awaySinceMs),
+    doubt: () => {
+      if (emptySinceMs === null) return '';
+      const minutes = Math.ceil((EMPTY_MS_MAX - (clock.monotonicMs() - emptySinceMs)) / 60_000);
+      return `${NOTHING_LISTED}. If this lasts, they count as gone in ${minutes} minute${minutes === 1 ? '' : 's'}`;
+    },
     refresh: async () => {
       try {
         known = await list();

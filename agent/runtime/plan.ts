@@ -174,8 +174,8 @@ export function holderKey(workloadId: string): string {
 }
 
 /**
- * The key of a step: of the steps with one key, at most one is at work. A failure for an engine that hangs has a key of its own, because another
- * step of the workload may hang in the engine, which must not keep the workload from its failure.
+ * The key of a step: of the steps with one key, at most one is at work. A failure because of an engine that hangs has a key of its own. Another step
+ * of the workload may hang in that engine, and the failure must not wait for it.
  */
 export function keyOf(step: Step): string {
   const { kind, workload_id: id } = step;

@@ -56,8 +56,8 @@ export function createPullWatch({ clock, hasRoom }: WatchDeps): PullWatch {
       stop = new AbortController();
       const { signal } = stop;
       const startedMs = clock.monotonicMs();
-      const sized = createSizeCheck(hasRoom, (reason) => stop.abort(reason));
-      const speed = watchSpeed(
+      const checkSize = createSizeCheck(hasRoom, (reason) => stop.abort(reason));
+      const stopSpeedWatch = watchSpeed(
         clock,
         () => news,
         (reason) => stop.abort(reason),
@@ -67,12 +67,12 @@ export function createPullWatch({ clock, hasRoom }: WatchDeps): PullWatch {
       const cancelLate = clock.after(Math.max(0, PULL_MS_MAX - spentMs), () => stop.abort(late));
       const onNews = (now: PullNews): void => {
         news = now;
-        sized(now);
+        checkSize(now);
       };
       try {
         await runUntilStopped(pull(onNews, signal), signal);
       } finally {
-        speed();
+        stopSpeedWatch();
         cancelLate();
         news = NOTHING;
         spentMs += clock.monotonicMs() - startedMs;
@@ -88,7 +88,7 @@ export function createPullWatch({ clock, hasRoom }: WatchDeps): PullWatch {
 }
 
 /** Measures the speed every minute; the returned function stops it. */
-function watchSpeed(clock: Clock, news: () => PullNews, slow: (reason: PullEnded) => void): () => void {
+function watchSpeed(clock: Clock, news: () => PullNews, onSlow: (reason: PullEnded) => void): () => void {
   const least = (PULL_BYTES_PER_SECOND_MIN * WINDOW_MS) / 1000;
   let beforeBytes = 0;
   let cancel = (): void => undefined;
@@ -98,7 +98,7 @@ function watchSpeed(clock: Clock, news: () => PullNews, slow: (reason: PullEnded
       if (downloading && done - beforeBytes < least) {
         const mib = ((done - beforeBytes) / MIB).toFixed(1);
         const rule = `${PULL_BYTES_PER_SECOND_MIN / MIB} MiB per second`;
-        slow(new PullEnded(`the registry sent ${mib} MiB in a minute: at least ${rule} are needed`, 'image'));
+        onSlow(new PullEnded(`the registry sent ${mib} MiB in a minute: at least ${rule} are needed`, 'image'));
         return;
       }
       beforeBytes = done;
@@ -110,7 +110,7 @@ function watchSpeed(clock: Clock, news: () => PullNews, slow: (reason: PullEnded
 }
 
 /** Checks the disk after each change of the image's known size, at most one check at a time. */
-function createSizeCheck(hasRoom: WatchDeps['hasRoom'], full: (reason: PullEnded) => void): (news: PullNews) => void {
+function createSizeCheck(hasRoom: WatchDeps['hasRoom'], onFull: (reason: PullEnded) => void): (news: PullNews) => void {
   let checked = 0;
   let checking = false;
   return (news) => {
@@ -120,7 +120,7 @@ function createSizeCheck(hasRoom: WatchDeps['hasRoom'], full: (reason: PullEnded
     void hasRoom(missingBytes(news))
       .then((fits) => {
         const gib = (total / 1024 ** 3).toFixed(1);
-        if (!fits) full(new PullEnded(`the disk of the host has no room for the image (${gib} GiB or more)`, 'host'));
+        if (!fits) onFull(new PullEnded(`the disk of the host has no room for the image (${gib} GiB or more)`, 'host'));
       })
       .catch(() => undefined)
       .finally(() => (checking = false));

@@ -74,6 +74,8 @@ export interface RuntimeDeps {
   gpus: () => GpuStanding;
   /** Rejects with the reason if customer code must not start on this host. */
   assertFenced(): Promise<void>;
+  /** Called when the engine has refused a container, in words about GPUs. */
+  onGpusRefused(): void;
   quarantineMs: number;
   /** Asks the control plane for a login to the registry of the workload's private image; null: none is needed. Rejects without an answer. */
   pullLogin(workloadId: string): Promise<PullAnswer | null>;
@@ -94,6 +96,8 @@ export interface Runtime {
   holdersChanged(): void;
   /** Must be called whenever the record of a job has changed. */
   jobsChanged(): void;
+  /** Why the engine's list of our containers does not count now, in words for people; empty if it does, or if there is none. */
+  doubt(): string;
   status(): LoopStatus[];
   /** Stops the loops and waits for the steps at work. Containers go on. */
   stop(): Promise<void>;
@@ -122,7 +126,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     gatherFacts({ ...deps, pulls, work, listing, silence }, containers, busy);
 
   const tick = async (): Promise<void> => {
-    // The engine may hang, and rentals must be reachable before its first answer. Steps for containers wait for that.
+    // The engine may hang, and rentals must be reachable before its first answer. Only steps for containers wait for that answer.
     if (listing.known() === null) for (const step of plan(facts(null, work.busy))) work.begin(step);
     // A step that ran while the engine was asked may have changed something after the engine answered.
     const busyBefore = [...work.busy];
@@ -164,6 +168,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
       loop.nudge();
     },
     jobsChanged: changed,
+    doubt: listing.doubt,
     status: () => [loop.status(), spare.status(), images.status()],
     stop: async () => {
       await Promise.all([loop.stop(), spare.stop(), images.stop()]);

@@ -34,6 +34,8 @@ export interface StepsDeps extends JobStepsDeps {
   etcFiles(workloadId: string, hostname: string): Promise<Mount[]>;
   /** Rejects with the reason if customer code must not start on this host. */
   assertFenced(): Promise<void>;
+  /** Called when the engine has refused a container, in words about GPUs. */
+  onGpusRefused(): void;
 }
 
 /** Number of failures after which a workload that was never reachable is reported as failed. Then another host can be tried. */
@@ -193,9 +195,11 @@ async function orGiveUp(deps: StepsDeps, workloadId: string, attempt: number, ac
       return;
     }
     const imageFault = imageFaultOf(detail);
+    const isAboutGpus = /device driver|nvidia|cdi|gpu/i.test(detail);
+    if (isAboutGpus && imageFault === undefined) deps.onGpusRefused();
     const isLast = attempt >= ATTEMPTS_MAX || imageFault !== undefined;
     if (!isLast || (await wasRunning(workloadId, deps))) throw error;
-    const ofHost = /device driver|nvidia|cdi|gpu/i.test(detail) ? 'gpu_unavailable' : 'start_failed';
+    const ofHost = isAboutGpus ? 'gpu_unavailable' : 'start_failed';
     const code = imageFault === undefined ? ofHost : 'image_unusable';
     await deps.records.change(workloadId, { failure: { code, detail: imageFault ?? detail } });
   }

@@ -31,7 +31,7 @@ const VOLUMES_MAX = 100;
 export const VOLUME_TOO_LONG = 'the path of a VOLUME is too long';
 export const VOLUMES_TOO_MANY = `VOLUMEs, and a host makes ${VOLUMES_MAX} at most`;
 
-/** Undefined if the image declares no volume. @throws Error if it has too many, or one whose path is too long for an archive, on every host */
+/** Undefined if the image declares no volume. @throws Error if it declares too many, or one with a path that is too long: no host can run it */
 export function withoutVolumes({ Id, Architecture, Os, Config, RootFS }: LayeredImage): Volumeless | undefined {
   const { Volumes, ...config } = Config;
   const paths = Object.keys(Volumes ?? {});

@@ -47,7 +47,9 @@ const Metrics = z.looseObject({
 
 export function addMetricsCommands(instance: Command, machine: Command, deps: SvcDeps): void {
   metricsCommand(instance, deps).description('show what the GPUs and the container of an instance use, by id or name');
-  metricsCommand(machine, deps).description('show what the GPUs of a machine, and the machine as a whole, use');
+  metricsCommand(machine, deps).description(
+    'show what the GPUs of a machine, by id or name, and the machine as a whole, use',
+  );
 }
 
 function metricsCommand(noun: Command, deps: SvcDeps): Command {
@@ -56,7 +58,7 @@ function metricsCommand(noun: Command, deps: SvcDeps): Command {
     .option('--watch', 'again every second, until it is interrupted')
     .action(async (name: string, options: MetricsOptions) => {
       const client = signedIn(deps, options);
-      const id = isInstance ? await resolveName(client, name) : encodeURIComponent(name);
+      const id = await resolveName(client, name, isInstance ? 'instance' : 'machine');
       const path = `/${isInstance ? 'instances' : 'community/machines'}/${id}/metrics`;
       const isWatched = options.watch === true;
       for (let wasAway = false; ;) {

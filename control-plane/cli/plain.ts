@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { messageOf } from '../../shared/errors.ts';
+import type { Client } from './client.ts';
 import { EXIT, SvcError } from './exit.ts';
 import {
   asStranger,
@@ -14,7 +15,7 @@ import {
   textOf,
   withCommon,
 } from './command.ts';
-import { resolveName } from './names.ts';
+import { kindIn, resolveName } from './names.ts';
 
 export interface PlainOption {
   /** The option in the form that commander takes: `--name <text>`. */
@@ -23,8 +24,8 @@ export interface PlainOption {
   in: 'query' | 'body';
   /** The member of the query or body. */
   to: string;
-  /** How the text becomes a value; `text` if left out. `file` reads the file of this name. */
-  as?: 'text' | 'number' | 'list' | 'flag' | 'file';
+  /** How the text becomes a value; `text` if left out. `file` reads the file of this name, and `machine` finds the id of a machine. */
+  as?: 'text' | 'number' | 'list' | 'flag' | 'file' | 'machine';
   required?: boolean;
   /** The value that is sent for an option without a text (`as: 'flag'`). */
   value?: string;
@@ -111,10 +112,11 @@ async function runPlain(
   const client = plain.isOpen === true ? asStranger(deps, options) : signedIn(deps, options);
   let path = plain.path;
   for (const text of texts) {
-    const id = path.startsWith('/instances/{') ? await resolveName(client, text) : text;
+    const kind = kindIn(path);
+    const id = kind === undefined ? text : await resolveName(client, text, kind);
     path = path.replace(/\{\w+\}/, encodeURIComponent(id));
   }
-  const { query, body } = requestOf(plain, options);
+  const { query, body } = await requestOf(plain, options, client);
   const answer = await client.json({
     method: plain.method,
     path: query.size === 0 ? path : `${path}?${query.toString()}`,
@@ -125,16 +127,17 @@ async function runPlain(
   show(deps, options, answer, { rows, columns, id, parts, sums });
 }
 
-function requestOf(
+async function requestOf(
   plain: PlainCommand,
   options: Record<string, unknown>,
-): { query: URLSearchParams; body: Record<string, unknown> | undefined } {
+  client: Client,
+): Promise<{ query: URLSearchParams; body: Record<string, unknown> | undefined }> {
   const query = new URLSearchParams();
   const body: Record<string, unknown> = structuredClone(plain.body ?? {});
   for (const option of optionsOf(plain)) {
     const given = options[attributeOf(option)];
     if (given === undefined) continue;
-    const value = option.value ?? valueOf(option, textOf(given));
+    const value = option.value ?? (await valueOf(option, textOf(given), client));
     if (option.in === 'query') query.set(option.to, textOf(value));
     else place(body, option.to.split('.'), value);
   }
@@ -159,7 +162,7 @@ function attributeOf({ flags }: PlainOption): string {
   return name.replaceAll(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
 }
 
-function valueOf({ flags, as = 'text' }: PlainOption, text: string): unknown {
+async function valueOf({ flags, as = 'text' }: PlainOption, text: string, client: Client): Promise<unknown> {
   switch (as) {
     case 'number':
       return Number.isNaN(Number(text)) || text.trim() === '' ? invalid(flags, 'must be a number') : Number(text);
@@ -167,6 +170,8 @@ function valueOf({ flags, as = 'text' }: PlainOption, text: string): unknown {
       return text.split(',').map((entry) => entry.trim());
     case 'file':
       return contentOf(flags, text);
+    case 'machine':
+      return resolveName(client, text, 'machine');
     case 'text':
     case 'flag':
       return text;

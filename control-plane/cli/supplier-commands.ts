@@ -3,6 +3,8 @@ import { CHAIN, MONTH, type PlainCommand, type PlainOption } from './plain.ts';
 
 const MACHINE = [
   'machine_id',
+  'name',
+  'hostname',
   'status',
   'online',
   'verification_status',
@@ -21,6 +23,7 @@ const DESTINATION = [
   'pending.in_force_at',
 ] as const;
 
+const NAME: PlainOption = { flags: '--name <name>', help: 'a name of your own', in: 'body', to: 'name' };
 const REGION: PlainOption = {
   flags: '--region <region>',
   help: 'where it stands, such as eu-west',
@@ -49,6 +52,7 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
     help: 'list your machines',
     method: 'GET',
     path: '/community/machines',
+    options: [{ flags: '--name <name>', help: 'only those with exactly this name', in: 'query', to: 'name' }],
     rows: 'data',
     pages: 'cursor',
     columns: MACHINE,
@@ -56,7 +60,7 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
   },
   {
     words: ['machine', 'get'],
-    help: 'show a machine, and why it is not on offer',
+    help: 'show a machine, by id or name, and why it is not on offer',
     method: 'GET',
     path: '/community/machines/{id}',
     columns: [...MACHINE, 'status_reason', 'verification_detail'],
@@ -76,10 +80,7 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
     help: 'register a machine; its enrolment token is shown once',
     method: 'POST',
     path: '/community/machines',
-    options: [
-      { ...REGION, required: true },
-      { ...PRICE, required: true },
-    ],
+    options: [{ ...REGION, required: true }, { ...PRICE, required: true }, NAME],
     columns: ['machine.machine_id', 'enrollment_token'],
     id: 'enrollment_token',
   },
@@ -93,10 +94,10 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
   },
   {
     words: ['machine', 'change'],
-    help: 'change the price or region of a machine, for rentals from now on',
+    help: 'rename a machine, or change its price or region for rentals from now on',
     method: 'PATCH',
     path: '/community/machines/{id}',
-    options: [REGION, PRICE],
+    options: [NAME, REGION, PRICE],
     columns: MACHINE,
     id: 'machine_id',
   },
@@ -121,7 +122,15 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
     help: 'what your machines earned, newest first',
     method: 'GET',
     path: '/community/earnings',
-    options: [{ flags: '--machine <id>', help: 'only what this machine earned', in: 'query', to: 'machine_id' }],
+    options: [
+      {
+        flags: '--machine <id>',
+        help: 'only what this machine earned, by id or name',
+        in: 'query',
+        to: 'machine_id',
+        as: 'machine',
+      },
+    ],
     rows: 'entries',
     pages: 'cursor',
     columns: ['accrued_at', 'machine_id', 'instance_id', 'amount', 'paid', 'reason'],

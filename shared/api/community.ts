@@ -17,6 +17,8 @@ export const CommunitySupplier = z
   .meta({ id: 'CommunitySupplier' });
 export type CommunitySupplier = z.infer<typeof CommunitySupplier>;
 
+/** What a supplier calls a machine. Several may have the same name. */
+export const MachineName = label(100);
 const region = label(64);
 const pricePerHour = z.number().positive().max(1000);
 const gpuType = label(64);
@@ -30,6 +32,7 @@ const tier = z.enum(['on_demand', 'spot']);
  */
 export const RegisterMachine = z
   .strictObject({
+    name: MachineName.optional().describe('A name of your own. Customers do not see it'),
     region: region.describe('Where it stands, e.g. eu-west'),
     price_per_hour: pricePerHour.describe('Retail price of one GPU in dollars an hour'),
     gpu_type: gpuType
@@ -49,6 +52,7 @@ export type RegisterMachine = z.infer<typeof RegisterMachine>;
 /** Body of PATCH /v1/community/machines/{id}. */
 export const ChangeMachine = z
   .strictObject({
+    name: MachineName.nullable().optional().describe('The new name; null removes it'),
     price_per_hour: pricePerHour
       .optional()
       .describe(
@@ -105,6 +109,8 @@ export const CommunityMachine = z
   .strictObject({
     machine_id: z.uuid().describe('Identifies the machine'),
     supplier_id: z.uuid().describe('Whose machine it is'),
+    name: z.string().nullable().describe('A name of your own; null if it has none'),
+    hostname: z.string().nullable().describe('The name that its host reports. Null before the host has enrolled'),
     status: z
       .enum(['pending_verification', 'listed', 'delisted', 'suspended'])
       .describe(
@@ -132,7 +138,9 @@ export const CommunityMachine = z
           detail: z.string().describe('What the host has found'),
         }),
       )
-      .describe('GPUs that are not on offer until the host is reset, and why. The other GPUs are not affected'),
+      .describe(
+        'GPUs that are not on offer until the host is reset or repaired, and why. The other GPUs are not affected',
+      ),
     created_at: z.iso.datetime().describe('When it was registered'),
     gpu_count: z.int().nullable().describe('Declared number of GPUs. Null if it was not declared'),
     gpu_type: z.string().nullable().describe('Declared GPU type. Null if it was not declared'),

@@ -39,6 +39,8 @@ export interface AgentWorldOptions {
   asUnit?: boolean;
   /** Variables of the engine's device hook, beside the number of its GPUs. */
   engineEnv?: Record<string, string>;
+  /** Folder of the engine's device hook. */
+  hookDir?: string;
 }
 
 export async function startAgentWorld(options: AgentWorldOptions): Promise<AgentWorld> {
@@ -48,7 +50,11 @@ export async function startAgentWorld(options: AgentWorldOptions): Promise<Agent
   mkdirSync(join(dir, 'engine'));
   const [registry, engine, plane] = await Promise.all([
     startRegistry(),
-    startEngine({ dir: join(dir, 'engine'), env: { FAKE_GPU_COUNT: '4', ...options.engineEnv } }),
+    startEngine({
+      dir: join(dir, 'engine'),
+      env: { FAKE_GPU_COUNT: '4', ...options.engineEnv },
+      ...(options.hookDir === undefined ? {} : { hookDir: options.hookDir }),
+    }),
     startFakeControlPlane(),
   ]);
   await engine.letThrough(registry.port);

@@ -278,7 +278,7 @@ test('a host with one fit GPU can be rented out, and the words about it name the
 test.each([
   [
     'could not select device driver "nvidia" with capabilities: [[gpu]]',
-    'this host cannot be rented out yet: Docker cannot give a GPU to a container (could not select device driver "nvidia" with capabilities: [[gpu]]): install the NVIDIA Container Toolkit, then systemctl restart docker',
+    'this host cannot be rented out yet: Docker cannot give a GPU to a container: install the NVIDIA Container Toolkit, then systemctl restart docker (could not select device driver "nvidia" with capabilities: [[gpu]])',
   ],
   ['exec: "/none": no such file or directory', undefined],
 ])('an engine that refuses a container with GPUs because of %j makes a host unfit: %s', async (refusal, lack) => {
@@ -325,6 +325,7 @@ test('status shows the reasons of others without what a terminal obeys', async (
     gpu_error: '',
     gpu_faults: [],
     engine_version: '29',
+    containers_doubt: '',
     network_fence: 'none',
     fence_error: '',
     holders_lack: '',

@@ -2,15 +2,18 @@
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { readConfig } from '../../agent/config.ts';
 import { DISK } from '../../agent/host/state.ts';
 import { type InventoryWatch, openInventory } from '../../agent/inventory.ts';
 import type { Engine } from '../../agent/runtime/engine.ts';
 import { createLog } from '../../shared/log.ts';
+import type { Inventory } from '../../shared/protocol/inventory.ts';
+import { capture } from '../kit/capture.ts';
 import { eventually } from '../kit/processes.ts';
 import { type VirtualClock, virtualClock } from '../kit/virtual-clock.ts';
 import { desiredWorkload } from './desired-workload.ts';
+import { GPU_DIR } from '../kit/engine.ts';
 import { GPU, type OneGpuHost, openOneGpuHost } from './runtime/one-gpu-host.ts';
 import { type EngineScript, newScript, openSlowEngine } from './runtime/slow-engine.ts';
 
@@ -33,6 +36,7 @@ beforeEach(async () => {
 afterEach(async () => {
   await Promise.all([host.runtime.stop(), watch.stop()]);
   rmSync(dir, { recursive: true });
+  vi.unstubAllEnvs();
 });
 
 const open = (): Promise<OneGpuHost> =>
@@ -61,6 +65,71 @@ test('a bundle stays while the engine may only have lost sight of the container 
     return existsSync(bundleOf('old')) ? undefined : true;
   });
   expect(existsSync(bundleOf('new'))).toBe(true);
+});
+
+describe('an engine that has refused GPUs to a rental', () => {
+  const REFUSAL = 'could not select device driver "nvidia" with capabilities: [[gpu]]';
+  const BROKEN = { severity: 'unfit', detail: expect.stringContaining('install the NVIDIA Container Toolkit') };
+  let told: Inventory[];
+  /** Which GPUs the engine was asked for. */
+  let asked: (readonly string[] | undefined)[];
+  let refusal: string;
+  const start = async (env: Record<string, string> = {}): Promise<InventoryWatch> => {
+    for (const [name, value] of Object.entries({ FAKE_GPU_COUNT: '2', ...env })) vi.stubEnv(name, value);
+    [told, asked, refusal] = [[], [], REFUSAL];
+    engine.runBare = async ({ name, gpu_uuids: uuids }) => {
+      if (name !== 'gpus') return 0;
+      asked.push(uuids);
+      throw new Error(refusal);
+    };
+    const opened = await openWatch(join(GPU_DIR, 'nvidia-smi'));
+    onTestFinished(opened.stop);
+    opened.start(host.runtime, (inventory) => void told.push(inventory));
+    return opened;
+  };
+  const until = (what: string, is: () => boolean): Promise<unknown> =>
+    eventually(what, 5_000, async () => (await clock.advance(1_000), is() || undefined));
+
+  test('takes all GPUs off the market until a container gets one again, and is not asked before the refusal', async () => {
+    const opened = await start();
+    await clock.advance(3 * MINUTE_MS);
+    expect(asked).toEqual([]);
+    opened.doubtGpus();
+    await until('faults', () => told.at(-1)?.gpu_faults.length === 2);
+    const uuids = told.at(-1)?.gpus.map(({ uuid }) => uuid) ?? [];
+    expect(told.at(-1)?.gpu_faults).toEqual(uuids.map((uuid) => ({ uuid, ...BROKEN })));
+    expect(asked).toEqual([uuids]);
+    refusal = 'OCI runtime create failed: exec: "/none": stat /none: no such file or directory';
+    await until('no faults', () => told.at(-1)?.gpu_faults.length === 0);
+    const count = asked.length;
+    await clock.advance(3 * MINUTE_MS);
+    expect(asked).toHaveLength(count);
+  });
+
+  test('keeps them off it while it is away, because then it gives nothing', async () => {
+    const opened = await start();
+    opened.doubtGpus();
+    await until('faults', () => told.at(-1)?.gpu_faults.length === 2);
+    engine.version = async () => Promise.reject(new Error('no answer'));
+    await until('its absence', () => told.at(-1)?.engine_version === '');
+    await clock.advance(3 * MINUTE_MS);
+    expect(told.at(-1)?.gpu_faults).toHaveLength(2);
+  });
+
+  test('adds no second fault to a GPU that has one', async () => {
+    const faults = join(dir, 'faults');
+    vi.stubEnv('FAKE_GPU_COUNT', '2');
+    const [first = '', second = ''] =
+      (await capture([join(GPU_DIR, 'nvidia-smi'), '-L'])).stdout.toString().match(/GPU-[\da-f-]+/g) ?? [];
+    writeFileSync(faults, `${first},mig.mode.current,Enabled\n`);
+    const opened = await start({ FAKE_GPU_FAULTS: faults });
+    opened.doubtGpus();
+    await until('faults', () => told.at(-1)?.gpu_faults.length === 2);
+    expect(told.at(-1)?.gpu_faults).toEqual([
+      { uuid: first, severity: 'unfit', detail: expect.stringContaining('MIG mode is on') },
+      { uuid: second, ...BROKEN },
+    ]);
+  });
 });
 
 test('an nvidia-smi that hangs holds up the link for less time than an outage takes to be confirmed', async () => {

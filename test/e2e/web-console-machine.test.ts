@@ -109,6 +109,27 @@ test('a chart whose library is gone says so, with the newest figure in words', a
   await page.getByRole('img', { name: /^Utilisation, now \d+%$/ }).waitFor();
 });
 
+test('a machine is called like its host until its supplier names it, and again once the name is removed', async () => {
+  await show(idleId);
+  await page.getByRole('heading', { name: 'Machine host', exact: true }).waitFor();
+  const rename = async (name: string): Promise<void> => {
+    await page.getByRole('button', { name: 'Rename' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Name').fill(name);
+    expect(await axeFindings(page)).toEqual([]);
+    for (const line of await dialog.locator('.cmd code').allTextContents()) await pages.judge(line);
+    await dialog.getByRole('button', { name: 'Rename' }).click();
+    await dialog.waitFor({ state: 'detached' });
+  };
+  await rename('rack 7');
+  await page.getByRole('heading', { name: 'Machine rack 7', exact: true }).waitFor();
+  await page.getByRole('link', { name: 'Machines', exact: true }).first().click();
+  await page.getByRole('link', { name: 'host', exact: true }).waitFor();
+  await page.getByRole('link', { name: 'rack 7', exact: true }).click();
+  await rename('');
+  await page.getByRole('heading', { name: 'Machine host', exact: true }).waitFor();
+});
+
 test('a machine that nothing has run on says so', async () => {
   await show(idleId);
   await page.getByRole('heading', { name: 'Nothing earned yet' }).waitFor();

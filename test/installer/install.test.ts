@@ -363,6 +363,8 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     [['agent', '--prefix', 'opt'], '--prefix must be'],
     [['agent', '--prefix', '/opt/'], '--prefix must be'],
     [['remove'], 'Usage'],
+    [['bogus'], 'install.sh: bogus is neither agent nor control-plane\n\nUsage'],
+    [['remove', 'bogus'], 'install.sh: bogus is neither agent nor control-plane\n\nUsage'],
   ])('%j is refused: %s', async (argv, message) => {
     const folder = makePackage('1.0.0-a');
     const { code, stderr } = await capture(['sh', join(folder, 'install.sh'), ...argv], { env: host.env });

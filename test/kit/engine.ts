@@ -33,6 +33,8 @@ export interface EngineOptions {
   env?: Record<string, string>;
   /** If it is true (the default), dockerd finds the fake hook. If it is false, dockerd finds the machine's own. */
   simulatesGpus?: boolean;
+  /** Folder of the fake hook, if it is not GPU_DIR: a copy that a test can break. */
+  hookDir?: string;
   storageDriver?: string;
 }
 
@@ -124,7 +126,7 @@ async function startDaemon(dir: string, namespace: Namespace, options: EngineOpt
   const dockerd = requireProgram('dockerd');
   const [command, ...args] = namespace.inside([dockerd, '--config-file', configPath]);
   // The hook must be found in dockerd's PATH, and containerd, runc and iptables beside dockerd.
-  const hooks = options.simulatesGpus === false ? [] : [GPU_DIR];
+  const hooks = options.simulatesGpus === false ? [] : [options.hookDir ?? GPU_DIR];
   const path = [...hooks, dirname(dockerd), '/usr/bin', '/usr/sbin', '/bin', '/sbin', process.env['PATH']].join(':');
   const daemon = startProgram({
     command,

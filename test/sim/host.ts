@@ -185,6 +185,7 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
       machine: () => ({ ...inventory, gpu_count: inventory.gpus.length, limits: { memlock_bytes: -1, nofile: 1024 } }),
       gpus: () => ({ gpuUuids: new Set(inventory.gpus.map(({ uuid }) => uuid)), gpuFaults: new Map() }),
       assertFenced: async () => undefined,
+      onGpusRefused: () => undefined,
       quarantineMs: QUARANTINE_MS,
       pullLogin: (id) => link.pullLogin(id),
     },

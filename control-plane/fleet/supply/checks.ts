@@ -199,7 +199,7 @@ const DECIDING: readonly Check[] = [
     waits: (machine) => !hasReported(machine),
     passed: ({ inventory }, { gpus }) => gpusWords(inventory, gpus),
     remedy:
-      'End other programs that use the GPUs, and reset or exchange a GPU that is broken. See nvidia-smi on the host.',
+      'End other programs that use the GPUs, reset or exchange a GPU that is broken, and let Docker give GPUs. On the host, see nvidia-smi and svc-agent check.',
   },
 ];
 

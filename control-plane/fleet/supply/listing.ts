@@ -18,6 +18,7 @@ import { declarationFaults } from './verdict.ts';
 export type MachineChange = Partial<
   Pick<
     store.MachineRow,
+    | 'name'
     | 'declared_gpu_count'
     | 'declared_gpu_type'
     | 'declared_vram_per_gpu_gb'

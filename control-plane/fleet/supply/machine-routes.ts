@@ -1,11 +1,13 @@
 // The machines of a supplier: list, read, change, delist and relist (specification 2.17, 3.4).
+import { z } from 'zod';
 import {
   ChangeMachine,
   CommunityMachine,
   CommunityMachineDelistResult,
   MachineChecklist,
+  MachineName,
 } from '../../../shared/api/community.ts';
-import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import { pageParameters, pageSchema } from '../../../shared/api/page.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
@@ -22,6 +24,10 @@ interface Deps extends ViewDeps {
   failingProbes(query: Query, machineId: string): Promise<string[]>;
 }
 
+const ListQuery = z.strictObject({
+  ...pageParameters,
+  name: MachineName.optional().describe('Only machines with exactly this name, also delisted ones'),
+});
 const machine = { 200: { description: 'The machine', schema: CommunityMachine } };
 
 export function machineRoutes(deps: Deps): Route[] {
@@ -38,14 +44,16 @@ function listRoute(deps: Deps): Route {
     summary: 'List your machines, newest first',
     scope: 'supply:read',
     idempotency: 'none',
-    query: PageQuery,
+    query: ListQuery,
     responses: { 200: { description: 'A page of machines', schema: pageSchema(CommunityMachine) } },
     errors: [],
     handler: async ({ caller, query }) => {
-      const list = `machines/${caller.orgId}`;
+      const { name } = query;
+      const list = `machines/${caller.orgId}${name === undefined ? '' : `/${name}`}`;
       const rows = async (start: PageStart) => {
         const supplier = await store.supplierOfOrg(db.read, caller.orgId);
-        const machines = supplier === undefined ? [] : await store.machinesOfSupplier(db.read, supplier.id, start);
+        const machines =
+          supplier === undefined ? [] : await store.machinesOfSupplier(db.read, supplier.id, { ...start, name });
         const views = await machineViews(db.read, machines, deps);
         return machines.flatMap((row, i) => (views[i] === undefined ? [] : [{ row, view: views[i] }]));
       };
@@ -106,7 +114,7 @@ function changeRoute(deps: Deps): Route {
     path: '/v1/community/machines/{id}',
     operationId: 'changeMachine',
     tag,
-    summary: 'Change the price, tier, region or declared GPUs of a machine',
+    summary: 'Change the name, price, tier, region or declared GPUs of a machine',
     description: 'Rentals that run keep their price.',
     scope: 'supply:write',
     idempotency: 'optional',
@@ -192,8 +200,9 @@ function relistRoute(deps: Deps): Route {
 }
 
 function changeOf(body: ChangeMachine): MachineChange {
-  const { price_per_hour: price, gpu_type: type, gpu_count: count, vram_per_gpu_gb: vramGb, region, tier } = body;
+  const { name, price_per_hour: price, gpu_type: type, gpu_count: count, vram_per_gpu_gb: vramGb, region, tier } = body;
   return {
+    ...(name === undefined ? {} : { name }),
     ...(price === undefined ? {} : { price_ucents_per_hour: priceUcents(price) }),
     ...(region === undefined ? {} : { region }),
     ...(tier === undefined ? {} : { tier }),

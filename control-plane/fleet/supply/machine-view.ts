@@ -88,6 +88,8 @@ export function machineView(row: MachineRow, facts: MachineFacts): CommunityMach
   return {
     machine_id: row.id,
     supplier_id: row.supplier_id,
+    name: row.name,
+    hostname: row.inventory?.hostname ?? null,
     // Specification 3.4: only the answer of a delisting says `draining`. `status_reason` says that a rental goes on.
     status: row.status === 'draining' ? 'delisted' : row.status,
     status_reason: obstacleOf(row) ?? tierObstacle(row) ?? null,

@@ -145,6 +145,8 @@ function standingFields({ accruedCents, unpaidCents, payableCents }: Standing): 
 export function machineFields(row: MachineRow): Fields {
   return {
     machine_id: row.id,
+    name: row.name,
+    hostname: row.inventory?.hostname ?? null,
     supplier_id: row.supplier_id,
     status: row.status,
     approved: row.approved,

@@ -143,6 +143,7 @@ async function registered(
 
 function declaredMachine(body: RegisterMachine): DeclaredMachine {
   return {
+    name: body.name,
     region: body.region,
     priceUcentsPerHour: priceUcents(body.price_per_hour),
     gpuType: body.gpu_type ?? null,

@@ -19,6 +19,7 @@ export type SupplierRow = z.infer<typeof SupplierRow>;
 const MachineRow = z.object({
   id: text,
   supplier_id: text,
+  name: text.nullable(),
   status: z.enum(['pending_verification', 'listed', 'draining', 'delisted', 'suspended']),
   /** The operator has approved the machine. It is never listed without that. */
   approved: flag,
@@ -68,7 +69,7 @@ const GpuRow = z.object({
 export type GpuRow = z.infer<typeof GpuRow>;
 
 const SUPPLIER = sql`id, org_id, status, created_ms, updated_ms`;
-const MACHINE = sql`id, supplier_id, status, approved, trusted, approved_gpus, inventory_fault, verification_status, verification_detail, declared_gpu_count, declared_gpu_type,
+const MACHINE = sql`id, supplier_id, name, status, approved, trusted, approved_gpus, inventory_fault, verification_status, verification_detail, declared_gpu_count, declared_gpu_type,
   declared_vram_per_gpu_gb, region, price_ucents_per_hour, tier, public_key, inventory, online, last_heartbeat_ms, unknown_workloads, copied_ms,
   created_ms, updated_ms, (select s.status from suppliers s where s.id = supplier_id) as supplier_status`;
 
@@ -121,12 +122,15 @@ export async function machineIdsOfSupplier(query: Query, supplierId: string): Pr
   return rows.map((row) => row.id);
 }
 
-/** A page, newest first. */
-export function machinesOfSupplier(query: Query, supplierId: string, start: PageStart): Promise<MachineRow[]> {
-  return query.all(
-    MachineRow,
-    sql`select ${MACHINE} from machines where supplier_id = ${supplierId} and ${pageFrom(start)}`,
-  );
+/** A page, newest first: of the machines with exactly this name, or of all. */
+export function machinesOfSupplier(
+  query: Query,
+  supplierId: string,
+  { name, ...start }: PageStart & { name?: string | undefined },
+): Promise<MachineRow[]> {
+  const which =
+    name === undefined ? sql`supplier_id = ${supplierId}` : sql`supplier_id = ${supplierId} and name = ${name}`;
+  return query.all(MachineRow, sql`select ${MACHINE} from machines where ${which} and ${pageFrom(start)}`);
 }
 
 /** A page of the machines of all suppliers, newest first. */
@@ -153,9 +157,9 @@ export async function countAwaited(query: Query, supplierId: string): Promise<nu
 
 export async function insertMachine(tx: Tx, row: MachineRow): Promise<void> {
   await tx.run(
-    sql`insert into machines (id, supplier_id, status, verification_status, declared_gpu_count, declared_gpu_type, declared_vram_per_gpu_gb,
+    sql`insert into machines (id, supplier_id, name, status, verification_status, declared_gpu_count, declared_gpu_type, declared_vram_per_gpu_gb,
           region, price_ucents_per_hour, tier, created_ms, updated_ms)
-        values (${row.id}, ${row.supplier_id}, ${row.status}, ${row.verification_status}, ${row.declared_gpu_count},
+        values (${row.id}, ${row.supplier_id}, ${row.name}, ${row.status}, ${row.verification_status}, ${row.declared_gpu_count},
           ${row.declared_gpu_type}, ${row.declared_vram_per_gpu_gb}, ${row.region}, ${row.price_ucents_per_hour}, ${row.tier},
           ${row.created_ms}, ${row.updated_ms})`,
   );
@@ -193,7 +197,7 @@ export async function setInventoryFault(tx: Tx, id: string, fault: string): Prom
 /** Stores the fields that a supplier may change. */
 export async function setDeclared(tx: Tx, row: MachineRow): Promise<void> {
   await tx.run(
-    sql`update machines set declared_gpu_count = ${row.declared_gpu_count}, declared_gpu_type = ${row.declared_gpu_type},
+    sql`update machines set name = ${row.name}, declared_gpu_count = ${row.declared_gpu_count}, declared_gpu_type = ${row.declared_gpu_type},
           declared_vram_per_gpu_gb = ${row.declared_vram_per_gpu_gb}, region = ${row.region},
           price_ucents_per_hour = ${row.price_ucents_per_hour}, tier = ${row.tier}, updated_ms = ${row.updated_ms}
         where id = ${row.id}`,

@@ -32,6 +32,7 @@ import * as store from './store.ts';
 
 /** What a supplier declares about a machine before its host has enrolled. */
 export interface DeclaredMachine {
+  name?: string | undefined;
   gpuCount: number | null;
   gpuType: string | null;
   vramPerGpuGb: number | null;
@@ -366,6 +367,7 @@ function newMachine(id: string, supplierId: string, declared: DeclaredMachine, n
   return {
     id,
     supplier_id: supplierId,
+    name: declared.name ?? null,
     status: 'pending_verification',
     approved: false,
     trusted: false,

@@ -72,9 +72,12 @@ function contradiction(field: string, declared: string | number, shown: Iterable
   return `${field} is declared as ${declared}, the host shows ${[...shown].join(', ')}`;
 }
 
-/** A text for people: the GPUs that cannot be rented, with the reasons. */
+/** A text for people: the GPUs that cannot be rented, with the reasons. A reason that several have stands there once. */
 export function faultWords(faults: readonly GpuFault[]): string {
-  return faults.map(({ uuid, severity, detail }) => `${uuid} is ${severity}: ${detail}`).join('; ');
+  const byReason = Map.groupBy(faults, ({ severity, detail }) => `${severity}: ${detail}`);
+  return [...byReason]
+    .map(([reason, its]) => `${its.map(({ uuid }) => uuid).join(', ')} ${its.length === 1 ? 'is' : 'are'} ${reason}`)
+    .join('; ');
 }
 
 /**

@@ -1,20 +1,24 @@
-// GPUs inside real containers: a workload starts only where it sees exactly its own, and nobody inside can write the kernel's log.
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+// GPUs inside real containers: a workload starts only where it sees exactly its own, nobody inside can write the kernel's log, and a host whose
+// engine gives no GPUs any more offers none.
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
+import { GPU_DIR } from '../../kit/engine.ts';
 import { busyboxImage, type TestImage } from '../../kit/images.ts';
 import { eventually } from '../../kit/processes.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'gpus-'));
 const faults = join(dir, 'faults');
+const hookDir = join(dir, 'hooks');
 let world: AgentWorld;
 let image: TestImage;
 let uuids: string[];
 
 beforeAll(async () => {
-  world = await startAgentWorld({ quarantineMinutes: 0, engineEnv: { FAKE_GPU_FAULTS: faults } });
+  cpSync(GPU_DIR, hookDir, { recursive: true });
+  world = await startAgentWorld({ quarantineMinutes: 0, engineEnv: { FAKE_GPU_FAULTS: faults }, hookDir });
   image = await busyboxImage(world.registry);
   uuids = await eventually('an inventory', 10_000, async () => {
     const gpus = world.plane.hellos.at(-1)?.inventory.gpus ?? [];
@@ -93,4 +97,25 @@ test("nobody inside can write a line into the kernel's log, also not through a d
     return text.includes('tried') ? text : undefined;
   });
   expect(said).not.toContain('written');
+});
+
+test('once the engine gives no GPUs any more, a launch fails and the host offers none, but what runs goes on', async () => {
+  const [a = '', b = ''] = uuids;
+  writeFileSync(faults, '');
+  const older = world.workload('wl_older', image.pinnedRef, { gpu_uuids: [a] });
+  world.plane.desire([older]);
+  await world.plane.phase('wl_older', 'running');
+  expect(world.plane.inventory()?.gpu_faults).toEqual([]);
+  rmSync(join(hookDir, 'nvidia-container-runtime-hook'));
+  world.plane.desire([older, world.workload('wl_next', image.pinnedRef, { gpu_uuids: [b] })]);
+  expect(await world.plane.phase('wl_next', 'failed')).toMatchObject({ failure_code: 'gpu_unavailable' });
+  const found = await eventually('faults', 30_000, async () => {
+    const told = world.plane.inventory()?.gpu_faults ?? [];
+    return told.length === 0 ? undefined : told;
+  });
+  const detail = expect.stringContaining('install the NVIDIA Container Toolkit, then systemctl restart docker');
+  expect(found).toEqual(uuids.map((uuid) => ({ uuid, severity: 'unfit', detail })));
+  await world.plane.phase('wl_older', 'running');
+  const { stdout } = await world.svcAgent('status');
+  expect(stdout.toString()).toContain(`gpu ${a} is unfit: Docker cannot give a GPU to a container: install`);
 });

@@ -85,6 +85,7 @@ function perform(step: Step, attempt = 1): Promise<void> {
     },
     machine: () => ({ cpu_cores: 8, ram_bytes: 2 ** 34, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 9 } }),
     assertFenced: async () => undefined,
+    onGpusRefused: () => undefined,
   };
   return createSteps(deps as unknown as StepsDeps).perform(step, attempt);
 }

@@ -108,3 +108,19 @@ test('an engine that gets its disk back while it is asked lists its containers',
   };
   expect(await after(0, [])).toEqual([OURS]);
 });
+
+test('the doubt about an empty list is told with the time that is left, and ends with a list or without an answer', async () => {
+  await after(0, [OURS]);
+  expect(listing.doubt()).toBe('');
+  await after(0, []);
+  const words = 'the disk with its data may not be mounted. If this lasts, they count as gone in';
+  expect(listing.doubt()).toContain(`${words} 10 minutes`);
+  await after(9 * MINUTE_MS);
+  expect(listing.doubt()).toContain(`${words} 1 minute`);
+  answer = undefined;
+  await after(0);
+  expect(listing.doubt()).toBe('');
+  await after(0, []);
+  await after(10 * MINUTE_MS);
+  expect([listing.current(), listing.doubt()]).toEqual([[], '']);
+});

@@ -65,6 +65,7 @@ export async function openOneGpuHost(options: HostOptions): Promise<OneGpuHost> 
       machine: () => ({ cpu_cores: 2, ram_bytes: 2 ** 33, gpu_count: 1, limits }),
       gpus: () => ({ gpuUuids: new Set([GPU]), gpuFaults: new Map() }),
       assertFenced: async () => undefined,
+      onGpusRefused: () => undefined,
       pullLogin: async () => null,
     },
     () => undefined,

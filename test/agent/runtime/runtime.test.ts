@@ -78,6 +78,7 @@ async function open(): Promise<Runtime> {
       assertFenced: async () => {
         if (fenceFault !== undefined) throw fenceFault;
       },
+      onGpusRefused: () => undefined,
       quarantineMs: 0,
       pullLogin: async () => null,
     },

@@ -13,6 +13,8 @@ const WORKLOAD = desiredWorkload('w', 'app');
 const SERVER_NOW_MS = 777;
 
 let calls: string[];
+/** How often a step has said that the engine refuses GPUs. */
+let refusals: number;
 let record: Partial<WorkloadRecord>;
 let image: LocalImage | undefined;
 /** The calls that fail, and how. */
@@ -24,7 +26,7 @@ let held: DesiredWorkload[];
 /** What happens while a call is at work. */
 let meanwhile: Record<string, () => void>;
 beforeEach(() => {
-  calls = [];
+  [calls, refusals] = [[], 0];
   record = {};
   faults = {};
   exit = { code: 1, reason: 'it ended with code 1' };
@@ -78,6 +80,7 @@ function steps(): ReturnType<typeof createSteps> {
     machine: () => ({ cpu_cores: 8, ram_bytes: 2 ** 34, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 9 } }),
     etcFiles: async (_id: string, hostname: string) => [{ source: hostname, target: '/etc/hostname' }],
     assertFenced: () => act('fenced'),
+    onGpusRefused: () => void (refusals += 1),
   };
   return createSteps(deps as unknown as StepsDeps);
 }
@@ -153,6 +156,13 @@ describe.each([
     faults[call] = detail;
     await perform(step, 3);
     expect(record.failure).toEqual({ code, detail });
+    expect(refusals).toBe(code === 'gpu_unavailable' ? 1 : 0);
+  });
+
+  test('makes the agent ask whether the engine gives GPUs, at its first attempt already', async () => {
+    faults[call] = 'could not select device driver "nvidia" with capabilities: [[gpu]]';
+    await expect(perform(step, 1)).rejects.toThrow('device driver');
+    expect(refusals).toBe(1);
   });
 
   test.each([

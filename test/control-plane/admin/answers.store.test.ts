@@ -129,6 +129,8 @@ describe('suppliers', () => {
 describe('machines', () => {
   const row = (patch: object = {}): object => ({
     machine_id: made.machineId,
+    name: null,
+    hostname: 'host',
     supplier_id: made.supplierId,
     status: 'listed',
     approved: true,

@@ -182,9 +182,9 @@ test('a machine has the GPUs that its host reports, and whether its agent is con
   const id = await bringMachine(api, owner, { price_per_hour: 1 });
   const { stdout: list } = await svc.run('machine', 'list');
   expect(list).toMatch(
-    /^MACHINE_ID +STATUS +ONLINE +VERIFICATION_STATUS +REPORTED_GPUS.GPU_TYPE +REPORTED_GPUS.COUNT /,
+    /^MACHINE_ID +NAME +HOSTNAME +STATUS +ONLINE +VERIFICATION_STATUS +REPORTED_GPUS.GPU_TYPE +REPORTED_GPUS.COUNT /,
   );
-  expect(list).toMatch(new RegExp(`^${id} +listed +true +unverified +H100_SXM +1 `, 'm'));
+  expect(list).toMatch(new RegExp(`^${id} +host +listed +true +unverified +H100_SXM +1 `, 'm'));
   const { stdout: one } = await svc.run('machine', 'get', id);
   expect(one).toMatch(/^online +true$/m);
   expect(one).toMatch(/^reported_gpus.gpu_type +H100_SXM$/m);

@@ -17,6 +17,7 @@ const INVENTORY = inventoryOf(2, () => 'a');
 const ROW: MachineRow = {
   id: 'm',
   supplier_id: 's',
+  name: null,
   status: 'listed',
   approved: true,
   trusted: false,

@@ -12,6 +12,7 @@ const FAULT = { uuid: 'GPU-a', severity: 'unfit' as const, detail: 'NVLink' };
 const ROW: MachineRow = {
   id: 'm',
   supplier_id: 's',
+  name: 'rack 7',
   status: 'listed',
   approved: true,
   trusted: true,
@@ -66,6 +67,8 @@ describe('a machine', () => {
     expect(machineView({ ...ROW, inventory: { ...INVENTORY, gpu_faults: [FAULT] } }, facts)).toEqual({
       machine_id: 'm',
       supplier_id: 's',
+      name: 'rack 7',
+      hostname: 'host',
       status: 'listed',
       status_reason: null,
       verification_status: 'unverified',
@@ -100,6 +103,8 @@ describe('a machine', () => {
   test('is shown to the operator in one row', () => {
     expect(machineFields({ ...ROW, inventory: { ...INVENTORY, gpu_faults: [FAULT], gpu_error: '' } })).toEqual({
       machine_id: 'm',
+      name: 'rack 7',
+      hostname: 'host',
       supplier_id: 's',
       status: 'listed',
       approved: true,
@@ -133,6 +138,7 @@ describe('a machine', () => {
         copied_ms: Date.UTC(2026, 0, 3),
       }),
     ).toMatchObject({
+      hostname: null,
       gpus: null,
       gpu_name: null,
       gpu_error: null,

@@ -105,10 +105,10 @@ describe('enrolment', () => {
     const numbers = Array.from({ length: MACHINES_PER_SUPPLIER_MAX - 2 }, (_, i) => sql`(${`m-${i}`})`);
     await world.db.tx('fill', async (tx) => {
       for (let i = 0; i < numbers.length; i += 500) {
-        const ids = sql`with names(name) as (values ${join(numbers.slice(i, i + 500))})`;
+        const ids = sql`with numbered(number) as (values ${join(numbers.slice(i, i + 500))})`;
         await tx.run(sql`${ids} insert into machines (id, supplier_id, status, verification_status, region, price_ucents_per_hour, tier,
             created_ms, updated_ms, public_key)
-          select name, m.supplier_id, 'delisted', 'unverified', 'eu', 1, 'on_demand', 0, 0, name from names, machines m where m.id = ${machineId}`);
+          select number, m.supplier_id, 'delisted', 'unverified', 'eu', 1, 'on_demand', 0, 0, number from numbered, machines m where m.id = ${machineId}`);
       }
     });
     await world.db.tx('count', (tx) =>

@@ -94,7 +94,7 @@ const OBSTACLES: [string, () => Promise<unknown>, string][] = [
   ['without the GPUs that were approved', () => report({ gpus: [] }), 'does not show 2 of the 2 GPUs'],
   ['whose nvidia-smi fails', () => report({ gpus: [], gpu_error: 'x' }), 'nvidia-smi fails'],
   ['whose GPUs others use', () => reportUse([true, true]), 'Processes outside of this service'],
-  ['whose GPUs are all unfit', () => reportFaults(2), 'is unfit: Xid 74: its NVLink has failed'],
+  ['whose GPUs are all unfit', () => reportFaults(2), 'are unfit: Xid 74: its NVLink has failed'],
   ['with containers that nobody knows', () => unknown(['w']), 'does not know'],
   ['that has not said what it runs', () => unknown(null), 'has not said yet'],
   ['suspended', () => world.rooms.supply.suspend(made.machineId), 'operator has suspended it'],

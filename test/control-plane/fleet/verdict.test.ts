@@ -46,10 +46,13 @@ describe('the GPUs of a rental', () => {
   });
 });
 
-test('faults are named with their severity and their reason', () => {
+test('faults are named with their severity and their reason, which stands there once for several', () => {
   expect(faultWords([])).toBe('');
   expect(faultWords([fault('a'), fault('b', 'unfit', 'NVLink')])).toBe(
     'GPU-a is broken: Xid 79; GPU-b is unfit: NVLink',
+  );
+  expect(faultWords([fault('a'), fault('b', 'unfit'), fault('c')])).toBe(
+    'GPU-a, GPU-c are broken: Xid 79; GPU-b is unfit: Xid 79',
   );
 });
 

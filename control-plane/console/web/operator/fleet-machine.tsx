@@ -24,7 +24,7 @@ export function FleetMachine({ params: { id = '' } }: ScreenProps) {
   return (
     <>
       <Head
-        title={`Machine ${shortId(id)}`}
+        title={`Machine ${textOf(shown?.machine['name']) || shortId(id)}`}
         crumb={
           <>
             <Link href="/console/operate/fleet">Fleet</Link> / <code>{id}</code>

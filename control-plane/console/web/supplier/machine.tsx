@@ -4,7 +4,7 @@ import { Link } from 'wouter-preact';
 import type { CommunityMachine, MachineChecklist } from '../../../../shared/api/community.ts';
 import { call, post } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
-import { cents, dollars, gpus, rate, relative, shortId } from '../core/format.ts';
+import { cents, dollars, gpus, rate, relative } from '../core/format.ts';
 import type { ScreenProps } from '../core/screen.ts';
 import { may } from '../core/session.ts';
 import { useTyped } from '../core/typed.ts';
@@ -14,6 +14,7 @@ import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Figures, Head, Note, Problem } from '../parts/layout.tsx';
 import { CheckSteps, passedWords } from './check-steps.tsx';
 import { MachineEarnings, MachineOutages } from './machine-money.tsx';
+import { calledOf, Rename } from './machine-name.tsx';
 import { MachineProbes } from './machine-probes.tsx';
 import { MachineRentals } from './machine-rentals.tsx';
 import { MachineStatus } from './machine-status.tsx';
@@ -33,7 +34,7 @@ export function Machine({ params: { id = '' } }: ScreenProps) {
   return (
     <>
       <Head
-        title={`Machine ${shortId(id)}`}
+        title={`Machine ${calledOf(machine)}`}
         crumb={
           <>
             <Link href="/console/machines">Machines</Link> / <code>{id}</code>
@@ -41,7 +42,12 @@ export function Machine({ params: { id = '' } }: ScreenProps) {
         }
         same={{ cli: `svc machine get ${id}`, curl: { path } }}
       >
-        {may('supply: write') && <Market machine={machine} changed={() => void reload()} />}
+        {may('supply: write') && (
+          <>
+            <Rename machine={machine} changed={() => void reload()} />
+            <Market machine={machine} changed={() => void reload()} />
+          </>
+        )}
       </Head>
       {error.value !== undefined && <Problem error={error.value} />}
       <MachineFigures machine={machine} />

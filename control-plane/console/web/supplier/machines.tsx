@@ -4,25 +4,24 @@ import { Link } from 'wouter-preact';
 import type { CommunityMachine, CommunitySupplier } from '../../../../shared/api/community.ts';
 import { call, post } from '../core/api.ts';
 import { useLiveList, useResource } from '../core/data.ts';
-import { cents, gpus, rate, shortId } from '../core/format.ts';
+import { cents, gpus, rate } from '../core/format.ts';
 import { may } from '../core/session.ts';
 import { isTyped, useTyped } from '../core/typed.ts';
 import { Copy, quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Empty, Head, Note, Problem } from '../parts/layout.tsx';
 import { type Column, LiveTable } from '../parts/table.tsx';
+import { calledOf, MACHINE_NAME_CHARS_MAX } from './machine-name.tsx';
 import { MachineStatus } from './machine-status.tsx';
 
 const COLUMNS: readonly Column<CommunityMachine>[] = [
   {
     title: 'Machine',
-    cell: ({ machine_id: id, region }) => (
+    cell: (machine) => (
       <>
-        <Link href={`/console/machines/${id}`}>
-          <code>{shortId(id)}</code>
-        </Link>
+        <Link href={`/console/machines/${machine.machine_id}`}>{calledOf(machine)}</Link>
         <br />
-        <small class="quiet">{region}</small>
+        <small class="quiet">{machine.region}</small>
       </>
     ),
   },
@@ -122,11 +121,12 @@ function Listed({ isSuspended }: { isSuspended: boolean }) {
 const NEW_MACHINE = 'machine';
 
 interface MachineDraft {
+  name: string;
   region: string;
   price: string;
 }
 
-const EMPTY_DRAFT: MachineDraft = { region: '', price: '' };
+const EMPTY_DRAFT: MachineDraft = { name: '', region: '', price: '' };
 
 interface Registered {
   machine: CommunityMachine;
@@ -134,10 +134,10 @@ interface Registered {
 }
 
 function AddMachine({ added }: { added(): void }) {
-  const [{ region, price }, setDraft] = useTyped(NEW_MACHINE, EMPTY_DRAFT);
+  const [{ name, region, price }, setDraft] = useTyped(NEW_MACHINE, EMPTY_DRAFT);
   const change = (part: Partial<MachineDraft>): void => setDraft((before) => ({ ...before, ...part }));
   const [made, setMade] = useState<Registered>();
-  const body = { region, price_per_hour: Number(price) };
+  const body = { ...(name === '' ? {} : { name }), region, price_per_hour: Number(price) };
   const action = useAction(async () => {
     setMade(await call<Registered>('POST', '/v1/community/machines', body));
     setDraft(EMPTY_DRAFT);
@@ -148,6 +148,14 @@ function AddMachine({ added }: { added(): void }) {
     <Card title="New machine" note="What is offered comes from the host itself">
       <div class="pad stack">
         <Form action={action} submit="Register the machine" busy="Registering…">
+          <Field
+            label="Name"
+            value={name}
+            onValue={(next) => change({ name: next })}
+            maxLength={MACHINE_NAME_CHARS_MAX}
+            rule={action.ruleOf('name')}
+            hint="A name of your own, which customers do not see. It may be left out"
+          />
           <Field
             label="Region"
             required
@@ -169,7 +177,7 @@ function AddMachine({ added }: { added(): void }) {
         {region !== '' && Number(price) > 0 && (
           <SameAs
             isLong
-            cli={`svc machine enroll --region ${quoted(region)} --price ${price}`}
+            cli={`svc machine enroll --region ${quoted(region)} --price ${price}${name === '' ? '' : ` --name ${quoted(name)}`}`}
             curl={{ method: 'POST', path: '/v1/community/machines', body }}
           />
         )}

@@ -1,0 +1,42 @@
+// The commands of `svc` take a machine by the name that its supplier has given it.
+import { expect, test } from 'vitest';
+import { bringMachine } from '../../contract/suppliers.ts';
+import { api, openSvcForEachTest, owner, svcOf } from './svc-of-test.ts';
+
+openSvcForEachTest();
+
+test('a machine is registered with a name, listed with it and renamed', async () => {
+  await svcOf().run('machine', 'join');
+  const named = ['machine', 'enroll', '--region', 'eu', '--price', '1', '--name', 'rack 7'];
+  expect(await svcOf().run(...named)).toMatchObject({ code: 0, stdout: expect.stringContaining('enroll_') });
+  const { stdout } = await svcOf().run('machine', 'list');
+  expect(stdout).toMatch(/^MACHINE_ID +NAME +HOSTNAME +STATUS /);
+  expect(stdout).toMatch(/^\S+ +rack 7 +pending_verification /m);
+  const renamed = await svcOf().run('machine', 'change', 'rack 7', '--name', 'rack 8');
+  expect(renamed.stdout).toMatch(/^name +rack 8$/m);
+});
+
+test('each command takes the name for the id, and so does the option of the earnings', async () => {
+  const id = await bringMachine(api, owner, { name: 'rack 7' });
+  const of = async (...argv: string[]): Promise<string> => (await svcOf().run('machine', ...argv, '-q')).stdout;
+  expect(await of('get', 'rack 7')).toBe(`${id}\n`);
+  expect(await of('get', id)).toBe(`${id}\n`);
+  expect(await of('checks', 'rack 7')).toBe(`${id}\n`);
+  expect(await of('list', '--name', 'rack 7')).toBe(`${id}\n`);
+  expect(await of('list', '--name', 'rack')).toBe('');
+  expect(await svcOf().run('machine', 'metrics', 'rack 7')).toMatchObject({ code: 0 });
+  const { stdout } = await svcOf().run('machine', 'earnings', '--machine', 'rack 7', '--json');
+  expect(JSON.parse(stdout)).toMatchObject({ of_machine: { machine_id: id } });
+  expect(await of('delist', 'rack 7')).toBe(`${id}\n`);
+  expect(await of('relist', 'rack 7')).toBe(`${id}\n`);
+});
+
+test('a name that no machine has is not found, and one that several have says which', async () => {
+  const ids = [await bringMachine(api, owner, { name: 'twin' }), await bringMachine(api, owner, { name: 'twin' })];
+  const unknown = await svcOf().run('machine', 'get', 'twi');
+  expect(unknown).toMatchObject({ code: 3, stderr: expect.stringContaining('no machine has the id or name twi') });
+  expect(unknown.stderr).toContain('svc machine list');
+  const { code, stderr } = await svcOf().run('machine', 'delist', 'twin');
+  expect([code, ids.filter((id) => stderr.includes(id))]).toEqual([1, ids]);
+  expect(stderr).toContain('2 machines have the name twin');
+});
