@@ -247,6 +247,7 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
     platformFeeBps,
     appSite,
     quiet,
+    keepLog: (instance) => history.logs.keep(instance),
     clockSteps,
     endsSlowly: outside.endsSlowly,
     refuseKey: accounts.refuseKey,
@@ -268,16 +269,8 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
   });
   const onProbesDue = (): void => nudges.watch();
   const watch = openWatch({ db, clock, log, rng, probes, link, instances, quiet, onProbesDue, onEndpointsChanged });
-  return {
-    quiet,
-    launch,
-    endpoints,
-    decoys,
-    reservations,
-    instances,
-    watch,
-    ...openHistory(core, settings, { ...below, watch }),
-  };
+  const history = openHistory(core, settings, { ...below, watch });
+  return { quiet, launch, endpoints, decoys, reservations, instances, watch, ...history };
 }
 
 function openRentalDecoys(
@@ -311,7 +304,7 @@ function openHistory(
   const { webhookMaxAttempts: maxAttempts } = settings;
   return {
     ownOutages: openOwnOutages({ db, clock, log, metering, skipJobs, goodSinceMs: watch.goodSinceMs }),
-    logs: openLogs({ db, clock, log, link: { openStream } }),
+    logs: openLogs({ db, clock, log, sealing, link: { openStream } }),
     live: openLive({ db, clock, events }),
     webhooks: openWebhooks({ db, clock, ids, log, rng, sealing, outbound, maxAttempts }),
   };

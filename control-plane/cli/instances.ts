@@ -31,6 +31,7 @@ interface LaunchOptions extends CommonOptions {
   registryCredential?: string;
   maxPrice?: number;
   autoTerminateHours?: number;
+  autoTerminateOnExit?: true;
   wait?: boolean;
   timeout: number;
   rm?: boolean;
@@ -98,8 +99,9 @@ function launchCommand(command: Command, deps: SvcDeps, isRun: boolean): Command
     .option('--max-price <usd>', 'the most that an hour of the whole instance may cost', number)
     .option('--auto-terminate-hours <hours>', 'end it this long after it began to run', number)
     .option('--timeout <seconds>', 'how long to wait', seconds, TIMEOUT_S);
-  if (isRun) command.option('--rm', 'delete the instance when its program or this command has ended');
-  else command.option('--wait', 'until it runs');
+  if (isRun) command.option('--rm', 'delete the instance also if this command ends before its program');
+  else
+    command.option('--auto-terminate-on-exit', 'end it when its program has ended').option('--wait', 'until it runs');
   return command.action((argv: string[], options: LaunchOptions) =>
     isRun ? run(argv, options, deps) : create(argv, options, deps),
   );
@@ -146,7 +148,8 @@ async function create(argv: string[], options: LaunchOptions, deps: SvcDeps): Pr
 
 async function run(argv: string[], options: LaunchOptions, deps: SvcDeps): Promise<void> {
   const onLine = (line: Line): void => writeLine(line, options, deps);
-  const body = launchOf(argv, options, deps);
+  // The instance ends with its program also if nobody is here then to delete it.
+  const body = launchOf(argv, { ...options, autoTerminateOnExit: true }, deps);
   const wish = { body, timeout: options.timeout, isRemoved: options.rm === true, onLine };
   await runToEnd(signedIn(deps, options), wish, deps);
 }
@@ -175,6 +178,7 @@ function launchOf(argv: string[], options: LaunchOptions, deps: SvcDeps): Record
     registry_credential_id: options.registryCredential,
     max_price_per_hour: options.maxPrice,
     auto_terminate_hours: options.autoTerminateHours,
+    auto_terminate_on_exit: options.autoTerminateOnExit,
     cmd: argv.length === 0 ? undefined : argumentsOf(argv),
     entrypoint: options.entrypoint === undefined ? undefined : argumentsOf(options.entrypoint),
   };

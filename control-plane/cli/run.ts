@@ -1,5 +1,5 @@
-// `svc run`: launches, follows the output of the program, and ends with its code. The instance costs money, so every way out of here deletes it
-// (`--rm`) or names it.
+// `svc run`: launches, follows the output of the program, and ends with its code. The instance ends with its program, also without this command. It
+// costs money until then, so every way out of here before that deletes it (`--rm`) or names it.
 import type { Clock } from '../../shared/clock.ts';
 import type { Client } from './client.ts';
 import type { SvcDeps } from './command.ts';
@@ -13,7 +13,7 @@ interface Run {
   body: Record<string, unknown>;
   /** How long the instance may take until it runs, in seconds. */
   timeout: number;
-  /** `--rm`: the instance is deleted at the end, however this command ends. */
+  /** `--rm`: the instance is deleted, however this command ends. */
   isRemoved: boolean;
   onLine(line: Line): void;
 }
@@ -35,14 +35,13 @@ export async function runToEnd(client: Client, run: Run, deps: SvcDeps): Promise
   const { id } = found;
   if (ended instanceof SvcError) throw await (run.isRemoved ? removed : named)(ended, { client, accepted, id }, deps);
   if (id === undefined) return;
-  if (!run.isRemoved) deps.tell(`${stillCosts(id)}\n`);
-  else
+  if (run.isRemoved) {
     await remove(client, id, deps).catch((error: unknown) => {
       throw knownError(error).about(id, stillCosts(id));
     });
+  }
   if (ended.code === 0) return;
-  const left = run.isRemoved ? {} : { resourceId: id };
-  throw new SvcError(ended.code, { code: 'program_failed', message: `the program ${ended.words}`, ...left });
+  throw new SvcError(ended.code, { code: 'program_failed', message: `the program ${ended.words}` });
 }
 
 interface Launched {
@@ -53,7 +52,7 @@ interface Launched {
 }
 
 const stillCosts = (id: string): string =>
-  `The instance still exists and costs money. End it: svc instance delete ${id}`;
+  `The instance still exists, and costs money until its program ends. End it: svc instance delete ${id}`;
 
 /** Stores the id of the instance in `found` as soon as it is known. */
 async function follow(
@@ -64,7 +63,7 @@ async function follow(
   const instanceId = await placed(client, accepted, { ...deps, timeoutMs: timeout * 1_000 });
   found.id = instanceId;
   deps.tell(`${instanceId}\n`);
-  await waitUntil(client, { instanceId, until: 'running', timeout }, deps);
+  await waitUntil(client, { instanceId, until: 'begun', timeout }, deps);
   return followProgram(client, { instanceId, onLine }, deps);
 }
 

@@ -10,10 +10,12 @@ import { printable } from '../../shared/terminal.ts';
 
 export const WAITS = ['running', 'terminated', 'reachable'] as const;
 export type WaitFor = (typeof WAITS)[number];
+/** `begun`: the instance runs, or has run and its program is over. */
+type Until = WaitFor | 'begun';
 
 interface Wait {
   instanceId: string;
-  until: WaitFor;
+  until: Until;
   timeoutMs: number;
   signal: AbortSignal;
   /** Called with each new status and its reason, in words. */
@@ -30,6 +32,7 @@ const Instance = z.looseObject({
   id: z.string(),
   status: z.string(),
   status_reason: z.string().nullish(),
+  main_exit: z.unknown().optional(),
   connection: z.looseObject({ hostname: z.string().optional(), port: z.int().optional() }).nullish(),
 });
 type WaitedInstance = z.infer<typeof Instance>;
@@ -64,7 +67,7 @@ async function waitFor(client: Client, wait: Wait, clock: Clock): Promise<Waited
 /** Waits as `waitFor` does, prints each change, and ends with the command. `timeout` is in seconds. @throws SvcError */
 export function waitUntil(
   client: Client,
-  { instanceId, until, timeout }: { instanceId: string; until: WaitFor; timeout: number },
+  { instanceId, until, timeout }: { instanceId: string; until: Until; timeout: number },
   { clock, interrupted: signal, tell }: SvcDeps,
 ): Promise<WaitedInstance> {
   const onChange = (text: string): void => tell(`${instanceId} ${text}\n`);
@@ -114,14 +117,16 @@ function openChanges(client: Client, { instanceId, signal }: Wait, clock: Clock)
   };
 }
 
-async function isReached({ status, connection }: WaitedInstance, { until, answersSsh }: Wait): Promise<boolean> {
+async function isReached(instance: WaitedInstance, { until, answersSsh }: Wait): Promise<boolean> {
+  const { status, connection, main_exit: exit } = instance;
+  if (until === 'begun' && exit !== undefined && (status === 'unreachable' || runsNoMore(status))) return true;
   if (until === 'terminated') return status === 'terminated' || status === 'stopped';
-  if (status !== 'running' || until === 'running') return status === 'running';
+  if (status !== 'running' || until !== 'reachable') return status === 'running';
   const { hostname, port } = connection ?? {};
   return hostname !== undefined && port !== undefined && answersSsh(hostname, port);
 }
 
-function isHopeless({ status }: WaitedInstance, until: WaitFor): boolean {
+function isHopeless({ status }: WaitedInstance, until: Until): boolean {
   return until !== 'terminated' && runsNoMore(status);
 }
 
@@ -129,14 +134,16 @@ function wordsOf({ status, status_reason: reason }: WaitedInstance): string {
   return printable(reason === null || reason === undefined || reason === '' ? status : `${status}: ${reason}`);
 }
 
-function hopeless(instance: WaitedInstance, until: WaitFor): SvcError {
-  const message = `the instance will not become ${until}: it is ${wordsOf(instance)}`;
+const wordOf = (until: Until): string => (until === 'begun' ? 'running' : until);
+
+function hopeless(instance: WaitedInstance, until: Until): SvcError {
+  const message = `the instance will not become ${wordOf(until)}: it is ${wordsOf(instance)}`;
   const next = 'See what happened: svc instance events ' + instance.id;
   return new SvcError(EXIT.operationFailed, { code: 'operation_failed', message, next, resourceId: instance.id });
 }
 
 function timedOut({ instanceId, until, timeoutMs }: Wait, last: string): SvcError {
-  const message = `not ${until} after ${Math.round(timeoutMs / 1000)} s; the last status is ${last}`;
+  const message = `not ${wordOf(until)} after ${Math.round(timeoutMs / 1000)} s; the last status is ${last}`;
   const next = `It still exists and may cost money. Go on waiting with svc wait ${instanceId}, or end it: svc instance delete ${instanceId}`;
   return new SvcError(EXIT.timedOut, { code: 'wait_timed_out', message, next, resourceId: instanceId });
 }

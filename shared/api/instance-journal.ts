@@ -3,6 +3,13 @@ import { z } from 'zod';
 import { LOG_LINES_DEFAULT, LOG_LINES_MAX } from '../limits.ts';
 import { LogLine } from '../protocol/workload.ts';
 
+/** What the control plane keeps of the log of an instance that ended with its program, of at most LOG_LINES_MAX lines. */
+export const KEPT_LOG_KIB = 256;
+/** Such logs of one organisation: programs that end at once, again and again, must not fill the database. */
+export const KEPT_LOGS_PER_ORG_MAX = 500;
+/** Somebody who was away for a week still finds what a program has printed. */
+export const KEPT_LOG_DAYS = 7;
+
 export const InstanceEvent = z
   .strictObject({
     id: z.string().describe('Identifies the event'),

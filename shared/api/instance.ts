@@ -7,8 +7,10 @@ import {
   DISK_GB_MIN,
   GPU_COUNT_MAX,
   IMAGE_REFERENCE_CHARS_MAX,
+  LOG_LINES_MAX,
   PORTS_MAX,
 } from '../limits.ts';
+import { KEPT_LOG_DAYS, KEPT_LOG_KIB, KEPT_LOGS_PER_ORG_MAX } from './instance-journal.ts';
 import { label } from './label.ts';
 
 const ENV_KEY = /^[A-Za-z_][A-Za-z0-9_]*$/;
@@ -144,6 +146,12 @@ export const CreateInstance = z
       .optional()
       .describe(
         'The rental ends this many hours after the instance began to run. If it is left out, there is no limit',
+      ),
+    auto_terminate_on_exit: z
+      .boolean()
+      .optional()
+      .describe(
+        `True for a batch job: the instance ends when the main process of its container has ended, however it ended. It is charged until its host reports that. \`main_exit\` and \`status_reason\` then have the exit code or the signal. The last ${LOG_LINES_MAX} lines of its log, at most ${KEPT_LOG_KIB} KiB, can be read for ${KEPT_LOG_DAYS} days more, if the host sends them; an organisation has its newest ${KEPT_LOGS_PER_ORG_MAX} logs. If it is false or left out, the instance runs on after its main process`,
       ),
     ssh_key_ids: z
       .array(z.string().min(1))
@@ -292,7 +300,7 @@ export const Instance = z
     status: z
       .enum(['allocating', 'starting', 'running', 'stopping', 'stopped', 'terminated', 'unreachable', 'error'])
       .describe(
-        'allocating: GPUs are being found. starting: the instance boots. running: SSH works and each second is charged. unreachable: the instance runs, but SSH cannot reach it, and nothing is charged. stopping: its container is being removed. stopped: the host ended the instance. terminated: the customer, the operator or a limit ended it. error: the launch or the instance failed',
+        'allocating: GPUs are being found. starting: the instance boots. running: SSH works and each second is charged. unreachable: the instance runs, but SSH cannot reach it, and nothing is charged. stopping: its container is being removed. stopped: the host ended the instance. terminated: the customer, the operator, a limit or the end of its program ended it. error: the launch or the instance failed',
       ),
     gpu_type: z.string().describe('Canonical GPU type'),
     gpu_count: z.int().describe('GPUs of one machine'),
@@ -333,6 +341,10 @@ export const Instance = z
       .describe(
         'When the runtime limit will end the instance. Absent before the instance runs, and after the limit has ended it',
       ),
+    auto_terminate_on_exit: z
+      .literal(true)
+      .optional()
+      .describe('True if the launch asked for it: the instance ends when its main process has ended. Absent otherwise'),
     status_reason: z.string().optional().describe('The reason for the status, if it needs an explanation'),
     main_exit: z
       .strictObject({
@@ -344,7 +356,7 @@ export const Instance = z
       })
       .optional()
       .describe(
-        'How the main process of the container has ended. The instance runs on, and costs money. Absent while the process runs, and if it has ended only because the instance was ended',
+        'How the main process of the container has ended. The instance runs on, and costs money, unless it has `auto_terminate_on_exit`. Absent while the process runs, and if it has ended only because the instance was ended',
       ),
     last_reachable_at: z.iso
       .datetime()

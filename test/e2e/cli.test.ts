@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
 import { capture } from '../kit/capture.ts';
 import { ONE_GPU, openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 import { requireProgram } from '../kit/setup.ts';
@@ -82,6 +83,42 @@ test('svc run follows the output of a program, exits with its code and removes t
   expect(ran).toMatchObject({ code: 7, stdout: Array.from({ length: 500 }, (_, i) => `${i}\n`).join('') });
   const [id = ''] = ran.stderr.split('\n');
   expect((await svc('wait', id, '--for', 'terminated')).code).toBe(0);
+});
+
+/** What an instance shows that has ended by itself. Its container is gone by then. */
+async function endedBy(id: string): Promise<Record<string, unknown>> {
+  expect((await svc('wait', id, '--for', 'terminated', '--timeout', '60')).code).toBe(0);
+  return JSON.parse((await svc('instance', 'get', id, '--json')).stdout) as Record<string, unknown>;
+}
+
+const EXITS_3 = ['sh', '-c', 'i=0; while [ $i -lt 500 ]; do echo $i; i=$((i + 1)); done; echo last >&2; exit 3'];
+const PRINTED = Array.from({ length: 500 }, (_, i) => `${i}\n`).join('');
+const REASON = 'The main process exited with code 3.';
+const ENDED = { status: 'terminated', status_reason: REASON, main_exit: { code: 3, signal: null } };
+
+test('an instance of svc run ends with its program also if nobody deletes it, and its whole log can be read after that', async () => {
+  const ran = await svc('run', '--image', stack.image.ref, '--gpu-type', ONE_GPU.gpu_type, '--', ...EXITS_3);
+  expect(ran).toMatchObject({ code: 3, stdout: PRINTED });
+  expect(ran.stderr).toContain('\nlast\n');
+  const [id = ''] = ran.stderr.split('\n');
+  expect(await endedBy(id)).toMatchObject(ENDED);
+  const log = await svc('logs', id, '--tail', '1000');
+  expect(log).toMatchObject({ code: 0, stdout: PRINTED, stderr: 'last\n' });
+  expect(await svc('logs', id, '--follow', '--tail', '1000')).toEqual(log);
+});
+
+test('a job that nobody follows ends by itself with its exit code, its whole log and a bill', async () => {
+  const launch = ['--image', stack.image.ref, '--gpu-type', ONE_GPU.gpu_type, '--auto-terminate-on-exit', '--json'];
+  const slow = ['sh', '-c', `sleep 3; ${EXITS_3.at(-1) ?? ''}`];
+  const launched = await svc('instance', 'create', ...launch, '--wait', '--', ...slow);
+  const { id } = JSON.parse(launched.stdout) as { id: string };
+  expect(await endedBy(id)).toMatchObject({ ...ENDED, auto_terminate_on_exit: true });
+  expect(await svc('logs', id, '--tail', '1000')).toMatchObject({ code: 0, stdout: PRINTED, stderr: 'last\n' });
+  const bill = await stack.customer.api.get(
+    `/instances/${id}/bill`,
+    z.object({ totals: z.object({ cost: z.string() }) }),
+  );
+  expect(Number(bill.totals.cost)).toBeGreaterThan(0);
 });
 
 test('svc run of a program that a signal ends exits as a shell does', async () => {

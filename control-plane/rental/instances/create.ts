@@ -341,5 +341,6 @@ export function newInstance(
     gpu_fault_since_ms: null,
     gpu_whole_ms: null,
     main_exit: null,
+    main_exit_ms: null,
   };
 }

@@ -10,6 +10,9 @@ import type { OperationRow } from '../../base/operations/operations.ts';
 /** Statuses that an operator cannot end any more. */
 const ENDED: ReadonlySet<store.RentalRow['status']> = new Set(['stopping', 'stopped', 'terminated']);
 
+/** The `status_reason` of an instance that is stopped because the balance has ended. */
+export const UNPAID_REASON = 'The balance no longer covers this instance. Add funds and launch again.';
+
 /** Returns the changed instance and the machine to notify. @throws ServiceError `not_found`, `conflict` if it is ending or has ended */
 export async function endByOperator(
   id: string,
@@ -49,11 +52,11 @@ export async function stopUnpaid(
   const { db, clock } = deps;
   const instance = await store.findRental(db.read, id);
   if (instance?.status !== 'running') return undefined;
-  const reason = 'The balance no longer covers this instance. Add funds and launch again.';
   return db.tx('instances.unpaid', async (tx) => {
     await lockRental(tx, instance);
     if (await deps.metering.cover(tx, id)) return undefined;
-    if (!(await move(tx, instance, { to: 'stopping', nowMs: clock.now(), reason }, deps))) return undefined;
+    if (!(await move(tx, instance, { to: 'stopping', nowMs: clock.now(), reason: UNPAID_REASON }, deps)))
+      return undefined;
     if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
     return instance.machine_id;
   });

@@ -317,9 +317,10 @@ async function noteObserved(
   const [instance] = await gpuStatesOf(tx, [instanceId]);
   if (instance === undefined || instance.workload_id !== observed.workload_id) return;
   if (observed.host_key !== null) await deps.endpoints.setHostKey(tx, instanceId, observed.host_key);
+  const nowMs = deps.clock.now();
   await Promise.all([
     store.noteReason(tx, instanceId, runningReason({ gpuFault: instance.gpu_fault, observed })),
-    store.noteExit(tx, instanceId, observed.main_exit),
-    store.makeDue(tx, instanceId, deps.clock.now()),
+    store.noteExit(tx, instanceId, observed.main_exit, nowMs),
+    store.makeDue(tx, instanceId, nowMs),
   ]);
 }

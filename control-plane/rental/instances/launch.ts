@@ -32,6 +32,7 @@ export const Shown = z.strictObject({
   image: z.string().nullable(),
   ports: Launch.shape.ports,
   auto_terminate_hours: z.number().nullable(),
+  auto_terminate_on_exit: z.literal(true).optional(),
 });
 type Shown = z.infer<typeof Shown>;
 
@@ -63,10 +64,14 @@ export function launchOf(runnable: Runnable, more: LaunchMore): Launch {
   };
 }
 
-export function shownOf(request: Pick<CreateInstance, 'auto_terminate_hours'>, launch: Launch): Shown {
+export function shownOf(
+  request: Pick<CreateInstance, 'auto_terminate_hours' | 'auto_terminate_on_exit'>,
+  launch: Launch,
+): Shown {
   return {
     image: launch.own_image ? launch.image : null,
     ports: launch.ports,
     auto_terminate_hours: request.auto_terminate_hours ?? null,
+    ...(request.auto_terminate_on_exit === true ? { auto_terminate_on_exit: true } : {}),
   };
 }

@@ -12,6 +12,11 @@ const CONTAINER_STARTS_MS_MAX = GUEST_SILENT_MS_MAX + 30_000;
 export const HOUR_MS = 3_600_000;
 /** Time between two probes of the SSH path while an instance starts. */
 const PROBE_AGAIN_MS = 1_000;
+/**
+ * An instance that ends with its program goes on for this time after the report of that end. The last lines are on their way to the log then, and
+ * nobody can read them any more once the container is removed. The time is not charged.
+ */
+export const LOG_ARRIVES_MS = 1_000;
 /** A good probe that is at most this old counts when the container begins to run. */
 const REACHED_MS_MAX = 10_000;
 
@@ -32,6 +37,8 @@ export interface Facts {
   triedMachines: number;
   /** When its runtime limit ends; null without a limit, and before it runs. */
   autoTerminateMs: number | null;
+  /** When the host reported that the program has ended with which the instance ends; null while it runs, and for all other instances. */
+  exitedMs: number | null;
   /** The last report of the host; null before the first one. */
   observed: ObservedWorkload | null;
   /** Set while GPUs are broken. */
@@ -64,6 +71,8 @@ export type Step =
   | { do: 'stop'; reason: string }
   /** The runtime limit of the instance is over. */
   | { do: 'expire' }
+  /** The program of the instance has ended, and the instance with it. */
+  | { do: 'exit' }
   | { do: 'finish' }
   | { do: 'note'; progress: string; untilMs: number }
   | { do: 'wait'; untilMs: number | null };
@@ -116,7 +125,11 @@ function planStarting(facts: Facts, nowMs: number): Step {
   if (gone !== undefined) return elsewhere(facts, gone);
   if (facts.gpuGrace !== undefined) return elsewhere(facts, `the host found a GPU broken: ${facts.gpuGrace.fault}`);
   const deadlineMs = startDeadline(facts);
-  if (nowMs >= deadlineMs) return elsewhere(facts, 'the instance did not start in time');
+  if (nowMs >= deadlineMs) {
+    // Another host would run the program a second time.
+    if (facts.exitedMs !== null) return { do: 'exit' };
+    return elsewhere(facts, 'the instance did not start in time');
+  }
   const isReached = wasReached(facts, nowMs);
   if (observed?.phase === 'running') return isReached ? { do: 'run' } : { do: 'probe', againMs: PROBE_AGAIN_MS };
   if (observed === null) return { do: 'wait', untilMs: deadlineMs };
@@ -157,7 +170,7 @@ function hasEndpoint({ phase, host_key }: ObservedWorkload): boolean {
 }
 
 function planRunning(facts: Facts, nowMs: number): Step {
-  const { observed, autoTerminateMs, gpuGrace, quiet } = facts;
+  const { observed, autoTerminateMs, exitedMs, gpuGrace, quiet } = facts;
   // The runtime limit is checked first: a host without a link stops the container at that limit by itself.
   if (autoTerminateMs !== null && nowMs >= autoTerminateMs) return { do: 'expire' };
   if (observed?.phase === 'failed') {
@@ -166,6 +179,10 @@ function planRunning(facts: Facts, nowMs: number): Step {
   }
   const gone = goneReason(observed);
   if (gone !== undefined) return { do: 'stop', reason: gone };
+  if (exitedMs !== null) {
+    const untilMs = exitedMs + LOG_ARRIVES_MS;
+    return nowMs >= untilMs ? { do: 'exit' } : { do: 'wait', untilMs: Math.min(untilMs, autoTerminateMs ?? untilMs) };
+  }
   if (gpuGrace === undefined) return { do: 'wait', untilMs: autoTerminateMs };
   const { endsMs } = gpuGrace;
   if (endsMs !== null)

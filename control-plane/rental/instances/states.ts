@@ -22,15 +22,15 @@
 // | starting    | allocating  | the host failed, another one is tried        | none                         | instance.placed      |
 // | starting    | running     | the container runs, a real SSH login works   | segment opens now            | instance.running     |
 // | (launching) | error       | no host was found, or the launch failed      | hold released, no charge     | instance.failed      |
-// | (launching) | terminated  | DELETE, operator                             | hold released, no charge     | instance.terminated  |
+// | (launching) | terminated  | DELETE, operator, program ended              | hold released, no charge     | instance.terminated  |
 // | running     | unreachable | probes have confirmed an outage              | closes at last proof of life | instance.unreachable |
 // | unreachable | running     | two good probes in a row                     | opens at the first good one  | instance.recovered   |
-// | running     | stopping    | DELETE, operator, runtime limit, balance     | closes now, hold released    | instance.stopping    |
+// | running     | stopping    | DELETE, operator, limit, balance, program    | closes now, hold released    | instance.stopping    |
 // | stopping    | terminated  | the container is gone, or 5 minutes passed   | already closed               | instance.terminated  |
 // | running     | stopped     | the host ended the container                 | closes now, hold released    | instance.terminated  |
 // | running     | error       | the container failed, a GPU stayed broken    | closes now, hold released    | instance.failed      |
 // | unreachable | error       | the outage has lasted 30 minutes             | already closed               | instance.failed      |
-// | unreachable | terminated  | DELETE, operator, runtime limit              | already closed               | instance.terminated  |
+// | unreachable | terminated  | DELETE, operator, runtime limit, program     | already closed               | instance.terminated  |
 // | error       | terminated  | DELETE cleans up                             | already closed               | none, the end was sent |
 // (launching) is allocating or starting. The allowed moves are in shared/states.ts.
 //

@@ -8,6 +8,7 @@ import { explainNoPlace, place } from './place.ts';
 import { HOUR_MS, type Step } from './plan.ts';
 import { isQuiet, type Quiet } from './quiet.ts';
 import { lockRental, move, type MoveDeps, presentReason } from './states.ts';
+import { exitReason } from './view.ts';
 import * as store from './store.ts';
 
 /** Errors of `place` that fail the launch. */
@@ -24,6 +25,8 @@ export interface StepDeps extends CreateDeps, MoveDeps {
   log: Log;
   probes: Probes;
   quiet: Quiet;
+  /** Keeps what the container has printed, because it is removed soon. Never throws. */
+  keepLog(instance: { id: string; org_id: string }): Promise<void>;
 }
 
 /** Probes of the SSH path. They never throw. */
@@ -63,6 +66,9 @@ export async function perform(instance: store.RentalRow, step: Step, deps: StepD
     }
     case 'expire':
       return moved(instance, deps, (tx, nowMs) => expire(tx, instance, nowMs, deps));
+    case 'exit':
+      await deps.keepLog(instance);
+      return moved(instance, deps, (tx, nowMs) => endWithProgram(tx, instance, nowMs, deps));
     case 'finish':
       deps.log.info({ instance_id: instance.id, machine_id: instance.machine_id }, 'instance terminated');
       return moved(instance, deps, (tx, now) => move(tx, instance, { to: 'terminated', nowMs: now }, deps));
@@ -103,6 +109,22 @@ async function expire(tx: Tx, instance: store.RentalRow, nowMs: number, deps: St
   return happened;
 }
 
+/** Ends an instance whose program has ended, like a DELETE with another reason. Time after the report of the host is not charged. */
+async function endWithProgram(tx: Tx, instance: store.RentalRow, nowMs: number, deps: StepDeps): Promise<boolean> {
+  const {
+    main_exit: exit,
+    main_exit_ms: exitedMs,
+    gpu_fault: gpuFault,
+  } = (await store.findRental(tx, instance.id)) ?? instance;
+  // The program runs again since the plan was made.
+  if (exit === null) return false;
+  const to = instance.status === 'running' ? 'stopping' : 'terminated';
+  const billedUntilMs = Math.min(exitedMs ?? nowMs, nowMs);
+  const happened = await move(tx, instance, { to, nowMs, reason: exitReason({ exit, gpuFault }), billedUntilMs }, deps);
+  if (happened && instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
+  return happened;
+}
+
 /**
  * True if the broken GPU of the instance works again since `instance` was read, for example at the end of its grace. Other changes do not stop a
  * step: a host that reports something new all the time could otherwise hold it off for ever.
@@ -127,11 +149,16 @@ async function moved(
 async function replace(seen: store.RentalRow, because: string | null, deps: StepDeps): Promise<string[]> {
   return deps.db.tx('instances.place', async (tx) => {
     await lockRental(tx, seen);
-    const instance = await store.findInstance(tx, seen.id);
-    if (instance === undefined || instance.facts_version !== seen.facts_version) return [];
+    const placeable = await store.findPlaceable(tx, seen.id);
+    if (placeable === undefined || placeable.facts_version !== seen.facts_version) return [];
     const nowMs = deps.clock.now();
+    const touched = seen.machine_id === null ? [] : [seen.machine_id];
+    const instance = placeable.whole;
+    if (instance === null) {
+      await failUnreadable(tx, seen, { because, nowMs }, deps);
+      return touched;
+    }
     const machineId = await place(tx, instance, deps);
-    const touched = instance.machine_id === null ? [] : [instance.machine_id];
     if (machineId === undefined && isQuiet(instance.created_ms, deps.quiet, nowMs)) {
       // The other hosts are still reconnecting.
       await store.patchInstance(tx, instance, { due_ms: nowMs + PLACE_AGAIN_MS });
@@ -154,6 +181,20 @@ async function replace(seen: store.RentalRow, because: string | null, deps: Step
     else await store.patchInstance(tx, instance, { due_ms: nowMs });
     return [...touched, machineId];
   });
+}
+
+/** Without its documents, nobody knows what the instance should run. It would look for a host for ever. */
+async function failUnreadable(
+  tx: Tx,
+  instance: store.RentalRow,
+  { because, nowMs }: { because: string | null; nowMs: number },
+  deps: StepDeps,
+): Promise<void> {
+  deps.log.error({ instance_id: instance.id }, 'the request or the launch of an instance cannot be read: it fails');
+  if (because !== null) await blameHost(tx, instance, deps);
+  const lost = 'What was launched cannot be read any more, so no other host can run it. Launch again.';
+  const detail = because === null ? lost : `On the chosen host, ${because}. ${lost}`;
+  await failLaunch(tx, instance, { code: 'operation_failed', detail, nowMs }, deps);
 }
 
 /**

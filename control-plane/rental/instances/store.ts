@@ -56,6 +56,8 @@ export const InstanceRow = z.object({
   balance_below_hours: int.nullable(),
   /** Null while the main process runs, and if it has ended only because the instance was ended. */
   main_exit: json(MainExit).nullable(),
+  /** When the host reported that. */
+  main_exit_ms: int.nullable(),
 });
 export type InstanceRow = z.infer<typeof InstanceRow>;
 
@@ -68,6 +70,13 @@ const Keys = z.object({ ssh_key_ids: CreateInstance.shape.ssh_key_ids });
  */
 export const RentalRow = InstanceRow.extend({ request: readable(Keys), launch: readable(Launch) });
 export type RentalRow = z.infer<typeof RentalRow>;
+
+const PlaceableRow = InstanceRow.extend({ request: readable(CreateInstance), launch: readable(Launch) }).transform(
+  ({ request, launch, ...row }) => ({
+    facts_version: row.facts_version,
+    whole: request === null || launch === null ? null : { ...row, request, launch },
+  }),
+);
 
 /** What says which keys may log in. */
 export interface KeyedRow extends Pick<InstanceRow, 'id' | 'org_id'> {
@@ -114,7 +123,7 @@ const LAUNCHING: ReadonlySet<InstanceState> = new Set<InstanceState>(['allocatin
 export const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, shown, gpu_type, gpu_count, tier, region,
   reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
   created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms,
-  gpu_fault, gpu_fault_since_ms, gpu_whole_ms, balance_below_hours, main_exit`;
+  gpu_fault, gpu_fault_since_ms, gpu_whole_ms, balance_below_hours, main_exit, main_exit_ms`;
 
 const MachineOfRow = z.object({ id: text, machine_id: text });
 
@@ -184,6 +193,14 @@ export async function insertInstance(tx: Tx, row: InstanceRow): Promise<void> {
 /** Throws if a document of the row cannot be read. Only a launch needs all of them. */
 export function findInstance(query: Query, id: string): Promise<InstanceRow | undefined> {
   return query.one(InstanceRow, sql`select ${COLUMNS} from instances where id = ${id}`);
+}
+
+/** What the engine needs to place an instance: the whole row, and null if its request or its launch cannot be read. */
+export function findPlaceable(
+  query: Query,
+  id: string,
+): Promise<{ facts_version: number; whole: InstanceRow | null } | undefined> {
+  return query.one(PlaceableRow, sql`select ${COLUMNS} from instances where id = ${id}`);
 }
 
 /** The same row with null for a document that cannot be read. */
@@ -321,7 +338,7 @@ export async function setPlacement(tx: Tx, id: string, placement: Placement): Pr
     sql`update instances set machine_id = ${placement.machineId}, supplier_id = ${placement.supplierId},
           workload_id = ${placement.workloadId}, region = ${placement.region}, price_ucents_per_hour = ${placement.priceUcentsPerHour},
           disk_gb = ${placement.diskGb}, tried_machine_ids = ${JSON.stringify(placement.triedMachineIds)},
-          gpu_fault = null, gpu_fault_since_ms = null, gpu_whole_ms = null, main_exit = null
+          gpu_fault = null, gpu_fault_since_ms = null, gpu_whole_ms = null, main_exit = null, main_exit_ms = null
         where id = ${id}`,
   );
 }
@@ -357,10 +374,10 @@ export async function noteReason(tx: Tx, id: string, reason: string | null): Pro
 }
 
 /** Stores how the main process has ended; null if it runs. Once the instance ends, that ends the process too, which says nothing about it. */
-export async function noteExit(tx: Tx, id: string, exit: MainExit | null): Promise<void> {
+export async function noteExit(tx: Tx, id: string, exit: MainExit | null, nowMs: number): Promise<void> {
   const known = exit === null ? null : JSON.stringify(exit);
   await tx.run(
-    sql`update instances set main_exit = ${known}
+    sql`update instances set main_exit = ${known}, main_exit_ms = ${exit === null ? null : nowMs}
         where id = ${id} and status in ('allocating', 'starting', 'running', 'unreachable') and main_exit is distinct from ${known}`,
   );
 }

@@ -8,7 +8,7 @@ import type { Endpoint } from '../endpoints/endpoints.ts';
 import { balanceReason } from './balance-warnings.ts';
 import { CONNECTABLE, type InstanceRow, type ReservedRow, type ShownInstance } from './store.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
-import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
+import type { MainExit, ObservedWorkload } from '../../../shared/protocol/workload.ts';
 
 /** The statuses of instances as the list of contracts names them (specification 2.2, 2.7). */
 const RESERVED_STATUS: Partial<Record<InstanceRow['status'], ReservedInstance['status']>> = {
@@ -47,6 +47,7 @@ export function instanceView(row: ShownInstance, around: Surroundings): Instance
     ...(row.shown.image === null ? {} : { image: row.shown.image }),
     reservation_id: row.reservation_id,
     ...limitView(row),
+    ...(row.shown.auto_terminate_on_exit === true ? { auto_terminate_on_exit: true } : {}),
     ...reasonView(row),
     ...(row.main_exit === null ? {} : { main_exit: row.main_exit }),
     ...(row.last_reachable_ms === null ? {} : { last_reachable_at: isoTime(row.last_reachable_ms) }),
@@ -118,15 +119,19 @@ function appView(
 /** Null if there is nothing to report. A broken GPU comes first, because its text says that the time is not charged. */
 export function runningReason(about: { gpuFault: string | null; observed: ObservedWorkload | null }): string | null {
   const { gpuFault, observed } = about;
-  if (gpuFault === null) return exitReason(observed);
+  const exit = observed?.main_exit ?? null;
+  // The container stays up and reachable after its main process has ended (DESIGN section 6).
+  if (gpuFault === null) return exit === null ? null : `main process ${exitWords(exit)}`;
   return `The host has found a GPU of this instance broken (${gpuFault}). This time is not charged; the instance ends if that is not mended within ${GRACE_MS / 60_000} minutes.`;
 }
 
-/** The container stays up and reachable after its main process has ended (DESIGN section 6). */
-function exitReason(observed: ObservedWorkload | null): string | null {
-  const exit = observed?.main_exit ?? null;
-  if (exit === null) return null;
-  return exit.signal === null
-    ? `main process exited with code ${exit.code}`
-    : `main process was ended by signal ${exit.signal}`;
+/** Why an instance ends together with its program. */
+export function exitReason({ exit, gpuFault }: { exit: MainExit; gpuFault: string | null }): string {
+  const ended = `The main process ${exitWords(exit)}.`;
+  if (gpuFault === null) return ended;
+  return `${ended} The host had found a GPU of this instance broken before (${gpuFault}). That time was not charged.`;
+}
+
+function exitWords({ code, signal }: MainExit): string {
+  return signal === null ? `exited with code ${code}` : `was ended by signal ${signal}`;
 }

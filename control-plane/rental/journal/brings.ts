@@ -1,5 +1,6 @@
 // What this room brings to the house.
 import type { Logs } from './logs.ts';
+import type { Forgets } from '../../base/db/pieces.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import type { Live } from './live.ts';
 import { liveRoute, type LiveRouteDeps } from './live-routes.ts';
@@ -10,10 +11,12 @@ const TAIL_PERIOD_MS = 250;
 
 export function journalBrings(deps: JournalRouteDeps & LiveRouteDeps & { logs: Logs }) {
   const { live, logs } = deps;
+  const forgets: Forgets = { what: 'kept_logs', run: logs.forget };
   const loop = { name: 'live-events', periodMs: TAIL_PERIOD_MS, run: () => live.tick(), everywhere: true };
   return {
     routes: [...journalRoutes(deps), liveRoute(deps)],
     loops: [loop],
+    forgets: [forgets],
     measures: measures(live),
     leave: async () => {
       live.close();

@@ -1,12 +1,14 @@
-// Reads and follows the log of an instance's container, over a data stream from its host.
+// Reads and follows the log of an instance's container, over a data stream from its host, or what is kept of it after the end of the instance.
 import type { Duplex } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import { z } from 'zod';
+import { KEPT_LOG_KIB } from '../../../shared/api/instance-journal.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, messageOf } from '../../../shared/errors.ts';
 import { type Log, throttledLog } from '../../../shared/log.ts';
 import {
   LOG_FOLLOWERS_PER_ORG_MAX,
+  LOG_LINES_MAX,
   LOG_READ_CHARS_MAX,
   LOG_READ_MS_MAX,
   LOG_READS_PER_ORG_MAX,
@@ -14,10 +16,12 @@ import {
 import { openSemaphore } from '../../../shared/semaphore.ts';
 import { LOG_LINE_BYTES_MAX, LogLine } from '../../../shared/protocol/workload.ts';
 import type { Db } from '../../base/db/db.ts';
+import type { Sealing } from '../../base/http/sealing.ts';
 import type { Caller } from '../../base/http/route.ts';
 import { mayStill } from '../../base/users/sessions.ts';
 import type { Link } from '../../fleet/link/link.ts';
-import { findRental } from '../instances/store.ts';
+import { findRental, LIVE } from '../instances/store.ts';
+import { type KeptLogs, openKeptLogs } from './kept-logs.ts';
 import { CHECK_MS } from './live.ts';
 
 export interface LogRequest {
@@ -34,6 +38,13 @@ export interface Logs {
   read(orgId: string, instanceId: string, wish: LogRequest): Promise<LogLine[]>;
   /** @throws ServiceError as `read`, and `rate_limit_exceeded` if the organisation follows too many logs */
   follow(caller: Caller, instanceId: string, wish: LogRequest): Promise<FollowedLog>;
+  /**
+   * Keeps the last lines for the time after the instance, which ends now, and waits for a short time for those who follow its log here. If the host
+   * does not send the lines, that is logged, and nothing is kept.
+   */
+  keep(instance: { id: string; org_id: string }): Promise<void>;
+  /** Removes kept logs whose time is over. Resolves with their number. */
+  forget(signal: AbortSignal): Promise<number>;
   /** Ends all followed logs. */
   close(): void;
 }
@@ -47,15 +58,24 @@ export interface FollowedLog {
 
 interface Follower {
   orgId: string;
+  instanceId: string;
   /** Undefined while the stream is being opened. */
   stream: Duplex | undefined;
+  /** When its reader took the last line, by the monotonic clock; undefined before the first one. */
+  lineMs: number | undefined;
 }
 
 interface LogsDeps {
   db: Db;
   clock: Clock;
   log: Log;
+  sealing: Sealing;
   link: Pick<Link, 'openStream'>;
+}
+
+interface ReadDeps extends LogsDeps {
+  kept: KeptLogs;
+  followers: Set<Follower>;
 }
 
 /** A line as a host must send it. Its time goes into the stream as the id of an event, and readers send it back as `since`. */
@@ -64,50 +84,90 @@ const HostLine = LogLine.extend({ at: z.iso.datetime({ offset: true }).max(40) }
 const TRY_AGAIN_SECONDS = 10;
 /** An honest host sends a whole log in less than a second, so some reads come to their turn within this time. */
 const READ_WAIT_MS = 5_000;
+/** A container may be removed as soon as its instance has ended, so those who follow its log have this time. The instance is not charged for it. */
+const DRAIN_MS_MAX = 10_000;
+const DRAIN_CHECK_MS = 100;
+/** A reader that has taken no line for this time has read what there is. */
+const SILENT_MS = 1_000;
 
 export function openLogs(given: LogsDeps): Logs {
   // Clients choose how often they ask, so the log lines about a host are limited.
-  const deps = { ...given, log: throttledLog(given.log, given.clock) };
+  const kept = openKeptLogs(given);
   const followers = new Set<Follower>();
+  const deps: ReadDeps = { ...given, log: throttledLog(given.log, given.clock), kept, followers };
   const reads = openSemaphore(deps.clock, LOG_READS_PER_ORG_MAX);
   return {
     read: async (orgId, instanceId, wish) => {
-      const lines = await reads.run(orgId, READ_WAIT_MS, () => readLog(orgId, instanceId, wish, deps));
+      const whole = { ...wish, charsMax: LOG_READ_CHARS_MAX };
+      const lines = await reads.run(orgId, READ_WAIT_MS, () => readLog(orgId, instanceId, whole, deps));
       if (lines !== undefined) return lines;
       return fail('rate_limit_exceeded', {
         detail: `This organisation reads ${LOG_READS_PER_ORG_MAX} logs already. Send the request again when one of them is there.`,
         retryAfterSeconds: TRY_AGAIN_SECONDS,
       });
     },
-    follow: async (caller, instanceId, wish) => {
-      const { orgId } = caller;
-      const own = [...followers].filter((other) => other.orgId === orgId);
-      if (own.length >= LOG_FOLLOWERS_PER_ORG_MAX) {
-        fail('rate_limit_exceeded', {
-          detail: `This organisation follows ${LOG_FOLLOWERS_PER_ORG_MAX} logs already. End one of them first.`,
-          retryAfterSeconds: TRY_AGAIN_SECONDS,
-        });
-      }
-      // The follower is counted before its stream is open, so that simultaneous requests count too.
-      const follower: Follower = { orgId, stream: undefined };
-      followers.add(follower);
-      const forget = (): void => void followers.delete(follower);
-      const opening = openLog(orgId, instanceId, { ...wish, follow: true }, deps);
-      opening.catch(forget);
-      const { stream } = await opening;
-      follower.stream = stream;
-      const unwatch = watch(stream, caller, deps);
-      stream.once('close', () => {
-        unwatch();
-        forget();
-      });
-      return { lines: linesOf(stream, wish.since), stop: () => void stream.destroy() };
+    follow: (caller, instanceId, wish) => followLog(caller, instanceId, wish, deps),
+    keep: async ({ id, org_id }) => {
+      await untilSilent(id, deps);
+      await keepLog(org_id, id, deps);
     },
+    forget: (signal) => kept.forget(signal),
     close: () => {
       for (const { stream } of followers) stream?.destroy();
       followers.clear();
     },
   };
+}
+
+/** @throws ServiceError as `openLog`, and `rate_limit_exceeded` */
+async function followLog(caller: Caller, instanceId: string, wish: LogRequest, deps: ReadDeps): Promise<FollowedLog> {
+  const { clock, followers } = deps;
+  const { orgId } = caller;
+  const own = [...followers].filter((other) => other.orgId === orgId);
+  if (own.length >= LOG_FOLLOWERS_PER_ORG_MAX) {
+    fail('rate_limit_exceeded', {
+      detail: `This organisation follows ${LOG_FOLLOWERS_PER_ORG_MAX} logs already. End one of them first.`,
+      retryAfterSeconds: TRY_AGAIN_SECONDS,
+    });
+  }
+  // The follower is counted before its stream is open, so that simultaneous requests count too.
+  const follower: Follower = { orgId, instanceId, stream: undefined, lineMs: undefined };
+  followers.add(follower);
+  const forget = (): void => void followers.delete(follower);
+  const opening = openLog(orgId, instanceId, { ...wish, follow: true }, deps);
+  opening.catch(forget);
+  const opened = await opening;
+  if ('kept' in opened) {
+    forget();
+    return { lines: linesAgain(opened.kept), stop: () => undefined };
+  }
+  const { stream } = opened;
+  follower.stream = stream;
+  const unwatch = watch(stream, caller, deps);
+  stream.once('close', () => {
+    unwatch();
+    forget();
+  });
+  return { lines: noted(linesOf(stream, wish.since), follower, clock), stop: () => void stream.destroy() };
+}
+
+async function* linesAgain(lines: readonly LogLine[]): AsyncGenerator<LogLine> {
+  yield* lines;
+}
+
+async function* noted(lines: AsyncIterable<LogLine>, follower: Follower, clock: Clock): AsyncGenerator<LogLine> {
+  for await (const line of lines) {
+    follower.lineMs = clock.monotonicMs();
+    yield line;
+  }
+}
+
+/** Resolves when those who follow this log have read what there is of it, or after DRAIN_MS_MAX. */
+async function untilSilent(instanceId: string, { clock, followers }: ReadDeps): Promise<void> {
+  const untilMs = clock.monotonicMs() + DRAIN_MS_MAX;
+  const reads = ({ instanceId: id, lineMs }: Follower): boolean =>
+    id === instanceId && lineMs !== undefined && clock.monotonicMs() - lineMs < SILENT_MS;
+  while ([...followers].some(reads) && clock.monotonicMs() < untilMs) await clock.sleep(DRAIN_CHECK_MS);
 }
 
 /** Ends the stream if its reader may not read any more. A timer asks, because a log may be silent for days. The returned function stops it. */
@@ -126,8 +186,24 @@ function watch(stream: Duplex, caller: Caller, { db, clock }: LogsDeps): () => v
   return () => cancel();
 }
 
-async function readLog(orgId: string, instanceId: string, wish: LogRequest, deps: LogsDeps): Promise<LogLine[]> {
-  const { stream, machineId } = await openLog(orgId, instanceId, { ...wish, follow: false }, deps);
+async function keepLog(orgId: string, instanceId: string, deps: ReadDeps): Promise<void> {
+  const last = { tail: LOG_LINES_MAX, since: undefined, charsMax: KEPT_LOG_KIB * 1024 };
+  try {
+    await deps.kept.keep({ orgId, instanceId }, await readLog(orgId, instanceId, last, deps));
+  } catch (error) {
+    deps.log.warn({ instance_id: instanceId, err: error }, 'the log of an instance that ends could not be kept');
+  }
+}
+
+async function readLog(
+  orgId: string,
+  instanceId: string,
+  { charsMax, ...wish }: LogRequest & { charsMax: number },
+  deps: ReadDeps,
+): Promise<LogLine[]> {
+  const opened = await openLog(orgId, instanceId, { ...wish, follow: false }, deps);
+  if ('kept' in opened) return opened.kept;
+  const { stream, machineId } = opened;
   const tooSlow = new Error('the host did not send the log in time');
   const cancel = deps.clock.after(LOG_READ_MS_MAX, () => stream.destroy(tooSlow));
   const lines: LogLine[] = [];
@@ -139,7 +215,7 @@ async function readLog(orgId: string, instanceId: string, wish: LogRequest, deps
       lines.push(line);
       count += 1;
       chars += line.line.length;
-      while (chars > LOG_READ_CHARS_MAX) chars -= lines.shift()?.line.length ?? 0;
+      while (chars > charsMax) chars -= lines.shift()?.line.length ?? 0;
     }
   } catch (error) {
     deps.log.warn(
@@ -164,8 +240,9 @@ async function openLog(
   orgId: string,
   instanceId: string,
   wish: LogRequest & { follow: boolean },
-  { db, log, link }: LogsDeps,
-): Promise<{ stream: Duplex; machineId: string }> {
+  deps: ReadDeps,
+): Promise<{ stream: Duplex; machineId: string } | { kept: LogLine[] }> {
+  const { db, log, link } = deps;
   const instance = await findRental(db.read, instanceId);
   if (instance === undefined || instance.org_id !== orgId)
     return fail('not_found', `There is no instance ${instanceId}.`);
@@ -173,6 +250,8 @@ async function openLog(
   if (machineId === null || workloadId === null) {
     return fail('logs_unavailable', 'This instance has no container yet. Read its log when the instance is starting.');
   }
+  const kept = LIVE.has(instance.status) ? undefined : await deps.kept.find(instanceId);
+  if (kept !== undefined) return { kept: lastOf(kept, wish) };
   const { tail, follow, since } = wish;
   const target = { kind: 'logs' as const, tail, follow, since: since === undefined ? null : unixSeconds(since) };
   try {
@@ -180,12 +259,22 @@ async function openLog(
     stream.end();
     return { stream, machineId };
   } catch (error) {
+    // The instance may have ended meanwhile, and its container with it.
+    const isOver = !LIVE.has((await findRental(db.read, instanceId))?.status ?? instance.status);
+    const late = isOver ? await deps.kept.find(instanceId) : undefined;
+    if (late !== undefined) return { kept: lastOf(late, wish) };
     log.info({ instance_id: instanceId, machine_id: machineId, detail: messageOf(error) }, 'a log could not be read');
     if (isRefusal(error)) {
       return fail('logs_unavailable', 'The container of this instance does not exist yet, or not any more.');
     }
     return unreachable();
   }
+}
+
+/** The lines of a kept log that a reader asks for. */
+function lastOf(lines: readonly LogLine[], { tail, since }: LogRequest): LogLine[] {
+  const after = lines.filter(({ at }) => since === undefined || isAfter(at, since));
+  return after.slice(Math.max(0, after.length - tail));
 }
 
 /** True if the host itself has reported that there is nothing to read. Other errors are temporary. */

@@ -61,7 +61,7 @@ function logsRoute({ clock, logs }: JournalRouteDeps): Route {
     tag,
     summary: 'Read or follow the log of the container',
     description:
-      'The log is what the main process writes to its standard output and standard error. The host keeps the last 30 MB until the container is removed. An answer has at most 4 MiB of lines; the oldest ones are left out. With `follow=true` the answer is a stream of server-sent events. Each event has one line as its data. When the container has stopped, one last event `end` follows. If the stream breaks off without an `end`, send the request again with the header `Last-Event-ID`: the stream begins with the lines after that one, at most the last 1,000.',
+      'The log is what the main process writes to its standard output and standard error. The host keeps the last 30 MB until the container is removed. After the end of an instance with `auto_terminate_on_exit`, the last lines can be read for some days more. An answer has at most 4 MiB of lines; the oldest ones are left out. With `follow=true` the answer is a stream of server-sent events. Each event has one line as its data. When the container has stopped, one last event `end` follows. If the stream breaks off without an `end`, send the request again with the header `Last-Event-ID`: the stream begins with the lines after that one, at most the last 1,000.',
     scope: 'instances:read',
     idempotency: 'none',
     params: InstanceId,

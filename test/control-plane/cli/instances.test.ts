@@ -62,6 +62,7 @@ test('a launch sends what its options say', async () => {
     '200',
     '--ssh-key',
     'k1',
+    '--auto-terminate-on-exit',
   ];
   await svcOf({ fetch: sent.fetch }).run(
     'instance',
@@ -86,6 +87,7 @@ test('a launch sends what its options say', async () => {
     ],
     disk_gb: 200,
     ssh_key_ids: ['k1'],
+    auto_terminate_on_exit: true,
     cmd: ['sh', '-c', 'echo --json'],
     entrypoint: ['/bin/env', '-i'],
   });

@@ -9,97 +9,24 @@ import { join, resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { afterEach, describe, expect, test } from 'vitest';
-import type { Instance } from '../../../shared/api/instance.ts';
 import { openSvc, type SvcOptions, type SvcResult } from '../../kit/svc.ts';
+import {
+  AWAY,
+  awayFor,
+  END,
+  type Exit,
+  exited,
+  ID,
+  lineOf,
+  type Play,
+  play,
+  type Played,
+  RUN,
+  SILENT,
+  svcOf,
+} from './played-api.ts';
 
-const ID = 'i-aaaaaaaaaaaaaaaaaaaa';
 const LAUNCHER = resolve(import.meta.dirname, '../../../control-plane/svc.js');
-const RUN = ['run', '--rm', '--image', 'busybox', '--', 'sh'];
-
-const lineOf = (line: string, at = '2026-01-01T00:00:00.000000001Z'): string =>
-  `data: ${JSON.stringify({ stream: 'stdout', line, at })}\n\n`;
-const END = 'event: end\ndata: {}\n\n';
-
-/** A proxy has no answer of the API. */
-const AWAY = 'away';
-/** The request is never answered. */
-const SILENT = 'silent';
-const awayFor = (requests: number): (typeof AWAY)[] => Array.from({ length: requests }, () => AWAY);
-
-type Exit = NonNullable<Instance['main_exit']>;
-const exited = (code: number): Exit => ({ code, signal: null });
-
-interface Played {
-  /** How the program has ended at each read of the instance, or AWAY; null while it runs. The last one stays. */
-  ends: (Exit | typeof AWAY | null)[];
-  /** The reason of the status at each read. */
-  reason?: string;
-  /** What each request of the log is answered with, or AWAY. */
-  logs: (string | ReadableStream<Uint8Array>)[];
-  /** What a DELETE is answered with; 202 if left out. */
-  deleted?: number | typeof AWAY | typeof SILENT;
-  /** What each read of the launch says of its instance; the last one stays. */
-  placed?: (string | null)[];
-  status?: string;
-  /** Called with each request of `asked`. */
-  onAsked?(request: string): void;
-}
-
-interface Play {
-  fetch: typeof fetch;
-  /** Requests other than reads of the instance, in order. */
-  asked: string[];
-}
-
-/** An API with one instance, which runs at once. */
-function play({ ends, reason, logs, deleted = 202, placed = [ID], status = 'running', onAsked }: Played): Play {
-  const asked: string[] = [];
-  let [reads, streams, launches] = [0, 0, 0];
-  const away = (): Response => new Response(null, { status: 502 });
-  const answer = (method: string, path: string): Response => {
-    if (method === 'GET' && path === `/v1/instances/${ID}`) {
-      const end = ends[Math.min(reads, ends.length - 1)];
-      reads += 1;
-      if (end === AWAY) return away();
-      return Response.json({ id: ID, status, status_reason: reason, ...(end === null ? {} : { main_exit: end }) });
-    }
-    asked.push(`${method} ${path}`);
-    onAsked?.(`${method} ${path}`);
-    if (path.startsWith(`/v1/instances/${ID}/logs`)) {
-      const body = logs[streams];
-      streams += 1;
-      if (body === AWAY) return away();
-      return body === undefined ? Response.json({}, { status: 409 }) : new Response(body);
-    }
-    if (method === 'DELETE') return deleted === AWAY ? away() : new Response('{}', { status: Number(deleted) });
-    if (method === 'POST' || path.startsWith('/v1/operations/')) {
-      const id = placed[Math.min(launches, placed.length - 1)];
-      launches += 1;
-      return Response.json({ operation_id: 'op', state: 'in_progress', resource_id: id });
-    }
-    return path === '/v1/events' ? new Response('') : Response.json({ operation_id: 'op', state: 'pending' });
-  };
-  return {
-    asked,
-    fetch: async (url, init) => {
-      const { pathname, search } = new URL(new Request(url).url);
-      const signal = init?.signal ?? new AbortController().signal;
-      if (init?.method === 'DELETE' && deleted === SILENT) {
-        asked.push(`DELETE ${pathname}`);
-        onAsked?.(`DELETE ${pathname}`);
-        await once(signal, 'abort');
-        signal.throwIfAborted();
-      }
-      const { status, body } = answer(init?.method ?? 'GET', pathname + search);
-      return new Response(body?.pipeThrough(new TransformStream(), { signal }), { status });
-    },
-  };
-}
-
-function svcOf(played: Play, ...argv: string[]): Promise<SvcResult> {
-  const svc = openSvc({ baseUrl: 'https://api.test/v1', key: 'svc_live_x', fetch: played.fetch });
-  return svc.run(...argv).finally(() => svc.close());
-}
 
 const logRequests = ({ asked }: Play): string[] => asked.filter((one) => one.includes('/logs'));
 
@@ -275,7 +202,7 @@ describe('the process svc', () => {
   });
 
   /** The address of the played API on a socket. */
-  async function serve(played: Play): Promise<string> {
+  async function serve(played: Pick<Play, 'fetch' | 'asked'>): Promise<string> {
     server = createServer((request, response) => {
       void (async () => {
         const answer = await played.fetch(`http://api.test${request.url ?? ''}`, { method: request.method ?? 'GET' });

@@ -164,6 +164,33 @@ const StatusRow = z.object({ status: text, status_reason: text.nullable() });
 const statusOf = (id: string) =>
   world.db.read.one(StatusRow, sql`select status, status_reason from instances where id = ${id}`);
 
+describe('a launch that needs another host', () => {
+  test.each<[string, ReturnType<typeof sql>]>([
+    ['whose launch cannot be read', sql`launch = '{}'`],
+    ['whose request cannot be read', sql`request = '{'`],
+    ['of whose request only the keys can be read', sql`request = '{"ssh_key_ids":[]}'`],
+  ])('%s fails, says why, and is named in the log', async (_what, spoilt) => {
+    await world.machine();
+    const id = await world.launch(who);
+    const row = await findInstance(world.db.read, id);
+    await world.observe(id, { phase: 'failed', failure_code: 'start_failed', detail: 'no such runtime' });
+    await world.db.tx('test.spoil', (tx) => tx.run(sql`update instances set ${spoilt} where id = ${id}`));
+    await world.drive();
+    const lost = 'What was launched cannot be read any more, so no other host can run it. Launch again.';
+    expect(await statusOf(id)).toMatchObject({
+      status: 'error',
+      status_reason: expect.stringMatching(new RegExp(`^On the chosen host, .+\\. ${lost}$`)),
+    });
+    expect(lines.filter((line) => line.includes(id) && line.includes('cannot be read'))).toHaveLength(1);
+    const operationId = row?.create_operation_id ?? '';
+    const operation = await world.rooms.operations.find(world.db.read, operationId, who.principalId);
+    expect(operation).toMatchObject({ state: 'failed', error_code: 'operation_failed' });
+    expect((await findWorkload(world.db.read, row?.workload_id ?? ''))?.state).toBe('removing');
+    const documents = sql`launch = ${JSON.stringify(row?.launch)}, request = ${JSON.stringify(row?.request)}`;
+    await world.db.tx('test.repair', (tx) => tx.run(sql`update instances set ${documents} where id = ${id}`));
+  });
+});
+
 describe('an instance whose request and launch cannot be read', () => {
   test('is probed as before: it is not charged while it is out of reach, and charged again from its recovery on', async () => {
     await watchFor(world, QUIET_AFTER_START_MS);

@@ -307,7 +307,7 @@ describe('a change', () => {
     ],
     [
       'the end of its main process is noted',
-      (tx, id) => store.noteExit(tx, id, { code: 1, signal: null }),
+      (tx, id) => store.noteExit(tx, id, { code: 1, signal: null }, 9),
       ['allocating', 'starting', 'running', 'unreachable'],
     ],
     ['a name is set', (tx, id) => store.setName(tx, id, 'mine'), STATES],
@@ -333,8 +333,8 @@ describe('a change', () => {
     expect(await fault()).toEqual([null, null]);
     await set('Xid 79', 7);
     const exit = { code: 1, signal: null };
-    await changed((tx) => store.noteExit(tx, 'running', exit));
-    expect((await found('running')).main_exit).toEqual(exit);
+    await changed((tx) => store.noteExit(tx, 'running', exit, 9));
+    expect(await found('running')).toMatchObject({ main_exit: exit, main_exit_ms: 9 });
     const placement = {
       machineId: 'm',
       supplierId: 's',
@@ -356,6 +356,7 @@ describe('a change', () => {
       gpu_fault: null,
       gpu_fault_since_ms: null,
       main_exit: null,
+      main_exit_ms: null,
     });
   });
 });

@@ -47,6 +47,7 @@ beforeEach(async () => {
   };
   logs = openLogs({
     ...world,
+    sealing: world.core.sealing,
     log: createLog('test', 'info', { write: (line: string) => void logged.push(line) }),
     link: {
       openStream: async (_machine, _workload, target) => {

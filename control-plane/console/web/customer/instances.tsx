@@ -175,5 +175,6 @@ function runtimeOf(instance: Instance): string {
   if (ready === null)
     return ended === null && hours !== undefined ? `limit ${hours} h` : ended === null ? '–' : 'never ran';
   if (ended !== null) return `ran ${duration((Date.parse(ended) - Date.parse(ready)) / 1_000)}`;
-  return end === undefined ? 'no limit' : `${duration((Date.parse(end) - serviceNow()) / 1_000)} left`;
+  if (end !== undefined) return `${duration((Date.parse(end) - serviceNow()) / 1_000)} left`;
+  return instance.auto_terminate_on_exit === true ? 'until its program ends' : 'no limit';
 }

@@ -41,6 +41,8 @@ export interface LaunchDraft {
   disk: string;
   cap: string;
   hours: string;
+  /** The instance ends when its program has ended. */
+  endsOnExit: boolean;
   /** Ids of the SSH keys that may log in; undefined: all keys of the organisation, including keys that are added later. */
   keys: readonly string[] | undefined;
 }
@@ -65,6 +67,7 @@ export const EMPTY_DRAFT: LaunchDraft = {
   disk: '',
   cap: '',
   hours: '',
+  endsOnExit: false,
   keys: undefined,
 };
 
@@ -104,7 +107,7 @@ export function missingOf({ source, template, image, lacksValues }: LaunchDraft)
 
 /** The body of POST /v1/instances. It may be invalid: only the API checks it. */
 export function requestOf(draft: LaunchDraft): Partial<CreateInstance> {
-  const { tier, gpuCount, keys, name, disk, cap, hours } = draft;
+  const { tier, gpuCount, keys, name, disk, cap, hours, endsOnExit } = draft;
   const place = placeOf(draft);
   const quote = quoteOf(draft);
   const env = envOf(draft.env);
@@ -120,6 +123,7 @@ export function requestOf(draft: LaunchDraft): Partial<CreateInstance> {
     ...(cap === '' ? {} : { max_price_per_hour: Number(cap) }),
     ...(quote === undefined ? {} : { viewed_price_per_hour: quote.total }),
     ...(hours === '' ? {} : { auto_terminate_hours: Number(hours) }),
+    ...(endsOnExit ? { auto_terminate_on_exit: true } : {}),
   };
 }
 
@@ -196,6 +200,7 @@ export function launchLine(draft: LaunchDraft): string {
     ['--auto-terminate-hours', request.auto_terminate_hours],
   ];
   const words = flags.flatMap(([flag, value]) => (value === undefined ? [] : [`${flag} ${quoted(String(value))}`]));
+  if (request.auto_terminate_on_exit === true) words.push('--auto-terminate-on-exit');
   const cmd = typedOf(request.cmd).map((argument) => ` ${quoted(argument)}`);
   return `svc instance create ${words.join(' ')}${cmd.length === 0 ? '' : ` --${cmd.join('')}`}`;
 }

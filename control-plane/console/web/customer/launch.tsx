@@ -139,7 +139,7 @@ function Sum({ draft }: { draft: LaunchDraft }) {
 }
 
 function Limits({ draft, change, action }: QuoteProps) {
-  const { disk, hours, cap, chosen } = draft;
+  const { disk, hours, endsOnExit, cap, chosen } = draft;
   return (
     <>
       <Field
@@ -161,6 +161,14 @@ function Limits({ draft, change, action }: QuoteProps) {
         rule={action.ruleOf('auto_terminate_hours')}
         hint={<AtMost draft={draft} />}
       />
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={endsOnExit}
+          onChange={(event) => change({ endsOnExit: event.currentTarget.checked })}
+        />
+        Stop by itself when the program has ended
+      </label>
       <Field
         label="Never pay more than, $ per hour"
         type="number"

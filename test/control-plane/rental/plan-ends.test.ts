@@ -1,0 +1,63 @@
+// The plan of an instance that ends by itself: at its runtime limit, or with its program.
+import { describe, expect, test } from 'vitest';
+import { type Facts, plan } from '../../../control-plane/rental/instances/plan.ts';
+import { NOTHING_OBSERVED } from '../../kit/world.ts';
+
+const NOTHING = { ...NOTHING_OBSERVED, workload_id: 'wl' };
+const RUNNING: Facts = {
+  status: 'running',
+  enteredMs: 0,
+  placedMs: 0,
+  startingMs: null,
+  reachedMs: null,
+  exitedMs: null,
+  endsByItself: false,
+  ownImage: true,
+  triedMachines: 1,
+  autoTerminateMs: null,
+  observed: { ...NOTHING, phase: 'running' },
+  quiet: { fromMs: 0, untilMs: 0 },
+};
+
+describe('a runtime limit', () => {
+  const running: Facts = { ...RUNNING, autoTerminateMs: 3_600_000 };
+
+  // Specification 3.1: A runtime limit ends a rental that is unreachable too.
+  test.each(['running', 'unreachable'] as const)(
+    'ends a rental that is %s at that very moment, not before',
+    (status) => {
+      expect(plan({ ...running, status }, 3_599_999)).toEqual({ do: 'wait', untilMs: 3_600_000 });
+      expect(plan({ ...running, status }, 3_600_000)).toEqual({ do: 'expire' });
+    },
+  );
+
+  test('is the reason of an end even if the host has ended the container first', () => {
+    const observed = { ...NOTHING, phase: 'stopped' as const };
+    expect(plan({ ...running, observed }, 3_600_000)).toEqual({ do: 'expire' });
+  });
+});
+
+describe('a program with which the instance ends', () => {
+  const exited: Facts = { ...RUNNING, exitedMs: 5_000 };
+
+  test.each(['running', 'unreachable'] as const)('ends one that is %s when its log has arrived', (status) => {
+    expect(plan({ ...exited, status }, 5_999)).toEqual({ do: 'wait', untilMs: 6_000 });
+    expect(plan({ ...exited, status }, 6_000)).toEqual({ do: 'exit' });
+  });
+
+  test('ends it no later than its runtime limit', () => {
+    expect(plan({ ...exited, autoTerminateMs: 5_500 }, 5_400)).toEqual({ do: 'wait', untilMs: 5_500 });
+    expect(plan({ ...exited, autoTerminateMs: 5_500 }, 5_500)).toEqual({ do: 'expire' });
+  });
+
+  test('ends it while a GPU is broken, and does not wait for the GPU', () => {
+    const gpuGrace = { fault: 'Xid 79', untilMs: 9_000_000, endsMs: null };
+    expect(plan({ ...exited, gpuGrace }, 6_000)).toEqual({ do: 'exit' });
+  });
+
+  test('waits for the login that shows that the instance runs, and ends it if that does not come', () => {
+    const starting: Facts = { ...exited, status: 'starting' };
+    expect(plan(starting, 6_000)).toMatchObject({ do: 'probe' });
+    expect(plan(starting, 1_500_000)).toEqual({ do: 'exit' });
+  });
+});
