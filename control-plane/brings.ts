@@ -62,6 +62,7 @@ import {
 } from './rental/instances/store.ts';
 import { journalBrings } from './rental/journal/brings.ts';
 import { launchBrings } from './rental/launch/brings.ts';
+import { noticesBrings } from './rental/notices/brings.ts';
 import { outagesBrings } from './rental/outages/brings.ts';
 import { failingProbesOf } from './rental/outages/store.ts';
 import { reservationsBrings } from './rental/reservations/brings.ts';
@@ -322,7 +323,8 @@ function rentalBrings(
   rooms: Rooms,
   { cursors, feeds }: Process & { feeds(): readonly Feed[] },
 ): Wing<'rental'> {
-  const { launch, reservations, instances, quiet, watch, decoys, ownOutages, events, logs, live, webhooks } = rooms;
+  const { launch, reservations, instances, quiet, watch, decoys, ownOutages, events, logs, live, webhooks, notices } =
+    rooms;
   const belowHours = (query: Query, orgId: string): Promise<number | null> =>
     balanceBelowHours(query, orgId, { ledger: rooms.ledger, nowMs: clock.now() });
   return {
@@ -334,6 +336,7 @@ function rentalBrings(
     'rental/outages': outagesBrings({ db, clock, events, watch, decoys, ownOutages, quiet }),
     'rental/journal': journalBrings({ db, clock, cursors, events, instances, logs, live, feeds }),
     'rental/webhooks': webhooksBrings({ db, clock, cursors, webhooks }),
+    'rental/notices': noticesBrings({ db, clock, notices }),
   };
 }
 

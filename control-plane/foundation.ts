@@ -58,6 +58,7 @@ export const ROOMS = [
   'rental/outages',
   'rental/journal',
   'rental/webhooks',
+  'rental/notices',
   'models/catalog',
   'models/replicas',
   'models/gateway',

@@ -37,6 +37,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     ids,
     onAppend: async (tx, event) => {
       await rental.webhooks.noteEvent(tx, event);
+      await rental.notices.noteEvent(tx, event);
       await models.replicas.noteEvent(tx, event);
     },
   });
@@ -58,7 +59,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
   });
   const base = { accounts, users, sshKeys, events, operations };
   const skipJobs: AboveRental['skipJobs'] = (step) => models.fineTuning.skip(step);
-  const rental: Rental = openRental(core, settings, { outside, ...base, metering: money.metering, ...fleet, skipJobs });
+  const rental: Rental = openRental(core, settings, { outside, ...base, ...money, ...fleet, skipJobs });
   const openStream = outside.openStream ?? fleet.link.openStream;
   const below: BelowModels = {
     ...fleet,

@@ -38,6 +38,7 @@ import { type Decoys, openDecoys } from './rental/outages/decoys.ts';
 import { downSince, startSeries } from './rental/outages/store.ts';
 import { logIn, newLoginKey, openProbes } from './rental/outages/probe.ts';
 import { openQuiet, type OwnQuiet, type Quiet } from './rental/instances/quiet.ts';
+import { type Notices, openNotices } from './rental/notices/notices.ts';
 import { openWatch, type Watch } from './rental/outages/watch.ts';
 import { openWebhooks, type Webhooks } from './rental/webhooks/webhooks.ts';
 import { type Catalog, openCatalog } from './models/catalog/catalog.ts';
@@ -202,6 +203,7 @@ interface BelowRental extends Fleet, AboveRental {
   sshKeys: SshKeys;
   events: Events;
   operations: Operations;
+  ledger: Ledger;
   metering: Metering;
 }
 
@@ -217,6 +219,7 @@ export interface Rental {
   logs: Logs;
   live: Live;
   webhooks: Webhooks;
+  notices: Notices;
 }
 
 export function openRental(core: Core, settings: Settings, below: BelowRental): Rental {
@@ -269,7 +272,7 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
   });
   const onProbesDue = (): void => nudges.watch();
   const watch = openWatch({ db, clock, log, rng, probes, link, instances, quiet, onProbesDue, onEndpointsChanged });
-  const history = openHistory(core, settings, { ...below, watch });
+  const history = openHistory(core, settings, { ...below, watch, quiet });
   return { quiet, launch, endpoints, decoys, reservations, instances, watch, ...history };
 }
 
@@ -297,16 +300,17 @@ function openRentalDecoys(
 function openHistory(
   { db, clock, ids, rng, log, sealing }: Core,
   settings: Settings,
-  { events, link, metering, outside, watch, skipJobs }: BelowRental & { watch: Watch },
-): Pick<Rental, 'ownOutages' | 'logs' | 'live' | 'webhooks'> {
+  { events, ledger, link, metering, outside, watch, quiet, skipJobs }: BelowRental & Pick<Rental, 'watch' | 'quiet'>,
+): Pick<Rental, 'ownOutages' | 'logs' | 'live' | 'webhooks' | 'notices'> {
   const openStream = outside.openStream ?? link.openStream;
-  const { webhookOutbound: outbound } = outside;
-  const { webhookMaxAttempts: maxAttempts } = settings;
+  const { webhookOutbound: outbound, mail } = outside;
+  const { webhookMaxAttempts: maxAttempts, origin } = settings;
   return {
     ownOutages: openOwnOutages({ db, clock, log, metering, skipJobs, goodSinceMs: watch.goodSinceMs }),
     logs: openLogs({ db, clock, log, sealing, link: { openStream } }),
     live: openLive({ db, clock, events }),
     webhooks: openWebhooks({ db, clock, ids, log, rng, sealing, outbound, maxAttempts }),
+    notices: openNotices({ db, clock, ids, log, ledger, mail, origin, quiet }),
   };
 }
 

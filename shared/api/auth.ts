@@ -99,6 +99,9 @@ export const Session = z
     must_enrol: z
       .boolean()
       .describe('True if the person operates this installation and still has to set up a second factor'),
+    mail_notices: z
+      .boolean()
+      .describe('The person gets mails about what happens in its organisations, if the operator has a mail server'),
     created_at: z.iso.datetime().describe('When the person signed in'),
     confirmed_until: z.iso.datetime().describe('Until this time, the person need not confirm again'),
     expires_at: z.iso.datetime().describe('The session ends then; without requests for 12 hours it ends earlier'),
@@ -118,6 +121,11 @@ export const SessionEntry = z
   })
   .meta({ id: 'SessionEntry' });
 export type SessionEntry = z.infer<typeof SessionEntry>;
+
+/** Body of POST /v1/auth/notices. */
+export const ChangeNotices = z
+  .strictObject({ mail_notices: z.boolean().describe('False: no mail about what happens in the organisations') })
+  .meta({ id: 'ChangeNotices' });
 
 /** Body of POST /v1/auth/session/org. */
 export const SwitchOrg = z.strictObject({

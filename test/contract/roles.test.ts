@@ -17,7 +17,7 @@ const TABLE = {
     redeemDeviceLogin showInvitation acceptInvitation listGpuTypes listPricing enrollHost listTemplates getEnvironments home
     llms manual manualPage console console_device console_welcome console_invitation console_oidc consoleScreen consoleAsset`,
   'signed in': `
-    getSession switchOrg signOut listSessions endSession stepUp changePassword enrolTotp confirmTotp removeTotp
+    getSession switchOrg setMailNotices signOut listSessions endSession stepUp changePassword enrolTotp confirmTotp removeTotp
     makeRecoveryCodes beginPasskey addPasskey listPasskeys removePasskey getDeviceLogin approveDeviceLogin
     denyDeviceLogin leaveOrg joinOrg`,
   'owner, member, billing, read-only': `

@@ -94,6 +94,20 @@ test('stores a registry login, shows everything but its password, and deletes it
   await page.getByText('No login yet').waitFor();
 });
 
+test('turns notices by mail off, which stays so, and on again', async () => {
+  await open('security');
+  const notices = page.getByRole('checkbox', { name: /^Mail me when/ });
+  const isOn = (): Promise<boolean> => notices.isChecked();
+  await expect.poll(isOn).toBe(true);
+  expect(await axeFindings(page)).toEqual([]);
+  await notices.click();
+  await expect.poll(isOn).toBe(false);
+  await page.reload();
+  await expect.poll(isOn).toBe(false);
+  await notices.click();
+  await expect.poll(isOn).toBe(true);
+});
+
 test('signs up, sets an authenticator app up, and needs its code or a recovery code from then on', async () => {
   page = await (await pages.open()).newPage();
   await page.goto(`${pages.origin}/console/security`);

@@ -39,7 +39,7 @@ export async function startSmtpServer(): Promise<SmtpServer> {
       const word = line.slice(0, 4).toUpperCase();
       if (word === 'MAIL') from = line;
       if (word === 'RCPT') to = line;
-      if (word === 'RCPT' && isRefusing) return say('550 no such person');
+      if (word === 'RCPT' && isRefusing) return say(`550 no such person: ${to.slice('RCPT TO:'.length)}`);
       if (word === 'DATA') lines = [];
       say(word === 'DATA' ? '354 go on' : word === 'QUIT' ? '221 bye' : '250 ok');
       if (word === 'QUIT') socket.end();

@@ -25,7 +25,7 @@ export interface Mail {
   isConfigured: boolean;
   /**
    * A few mails are sent at once, and the others wait for some seconds. False if there is no mail server, if the server has refused the
-   * mail, or if too many others were before it. The log has the reason. `about` is the id of the subject of the mail, for the log.
+   * mail, or if too many others were before it. The log has the reason, and no address. `about` is the id of the subject of the mail, for the log.
    */
   send(mail: { to: string; subject: string; text: string; about: string }): Promise<boolean>;
 }
@@ -35,7 +35,7 @@ export function openMail(settings: MailSettings | undefined, { log, clock }: { l
   const { host } = settings;
   const connections = openSemaphore(clock, MAILS_AT_ONCE_MAX);
   const refuse = (about: string, reason: string): false => {
-    log.warn({ about, smtp_host: host, reason }, 'a mail was not sent');
+    log.warn({ about, smtp_host: host, reason: withoutAddresses(reason) }, 'a mail was not sent');
     return false;
   };
   return {
@@ -82,6 +82,14 @@ export function mailSettings(
   const password = file === undefined ? undefined : read('smtp.password_file', file).trim();
   const login = user === undefined || password === undefined ? undefined : { user, password };
   return { host, port, security, login, from };
+}
+
+/** A server that refuses a person repeats the address. */
+function withoutAddresses(reason: string): string {
+  return reason
+    .split(/([\s<>])/)
+    .map((word) => (word.includes('@') ? 'an address' : word))
+    .join('');
 }
 
 /** A connection for one mail. */

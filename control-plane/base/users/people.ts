@@ -37,6 +37,8 @@ export interface People {
   change(idOrEmail: string, change: AccessChange): Promise<OperatorUser>;
   /** @throws ServiceError `not_found` for a link that was used, replaced or has expired */
   useLink(token: string, password: string, visitor: Visitor): Promise<NewSession>;
+  /** Whether the person wants mails about what happens in its organisations. */
+  setMailNotices(userId: string, wants: boolean): Promise<void>;
   view(query: Query, row: store.UserRow): Promise<OperatorUser>;
 }
 
@@ -127,6 +129,7 @@ export function openPeople(deps: PeopleDeps): People {
       return view(db.read, await findByIdOrEmail(db.read, id));
     },
     useLink: (token, password, visitor) => useLink({ token, password }, visitor, deps),
+    setMailNotices: (userId, wants) => db.tx('users.mail_notices', (tx) => store.setMailNotices(tx, userId, wants)),
     view,
   };
 }
@@ -164,7 +167,8 @@ export async function insertPerson(
   { clock, ids }: Pick<PeopleDeps, 'clock' | 'ids'>,
 ): Promise<store.UserRow> {
   const flags = { is_operator: isOperator, is_vouched: isVouched };
-  const row = { id: ids.prefixed('usr'), email, name, ...flags, blocked_ms: null, created_ms: clock.now() };
+  const defaults = { blocked_ms: null, mail_notices: true };
+  const row = { id: ids.prefixed('usr'), email, name, ...flags, ...defaults, created_ms: clock.now() };
   return (await store.insertUser(tx, row)) === 1 ? row : failTaken(email);
 }
 

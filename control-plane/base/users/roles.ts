@@ -1,5 +1,5 @@
 // The only table of roles: what a member of each may do, as scopes. A session has the scopes of its member's role.
-import type { Role } from '../../../shared/api/auth.ts';
+import { Role } from '../../../shared/api/auth.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Caller } from '../http/route.ts';
 import { SCOPES, type Scope } from '../http/scopes.ts';
@@ -26,6 +26,11 @@ const SCOPES_OF: Readonly<Record<Role, readonly Scope[]>> = {
 
 export function scopesOfRole(role: Role): readonly Scope[] {
   return SCOPES_OF[role];
+}
+
+/** The roles whose members may do this. */
+export function rolesWith(scope: Scope): Role[] {
+  return Role.options.filter((role) => SCOPES_OF[role].includes(scope));
 }
 
 /** Nobody can give more than they have, whether by a session or by an API key. @throws ServiceError `insufficient_scope` */

@@ -1,6 +1,6 @@
 // The endpoints of a session (our own paths): what it is, other sessions of the person, confirming, and the password.
 import { z } from 'zod';
-import { ChangePassword, Session, SessionEntry, StepUp, SwitchOrg } from '../../../shared/api/auth.ts';
+import { ChangeNotices, ChangePassword, Session, SessionEntry, StepUp, SwitchOrg } from '../../../shared/api/auth.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Db } from '../db/db.ts';
@@ -29,7 +29,7 @@ export function sessionRoutes(deps: Deps): Route[] {
   return [...currentRoutes(deps), ...listRoutes(deps), ...confirmRoutes(deps)];
 }
 
-function currentRoutes({ users: { sessions } }: Deps): Route[] {
+function currentRoutes({ users: { sessions, people } }: Deps): Route[] {
   return [
     route({
       ...own,
@@ -53,6 +53,21 @@ function currentRoutes({ users: { sessions } }: Deps): Route[] {
       errors: ['not_found'],
       handler: async (call) =>
         sessionReply(sessions, await sessions.switchOrg(call.caller, call.body.org_id, visitorOf(call))),
+    }),
+    route({
+      ...own,
+      method: 'POST',
+      path: '/v1/auth/notices',
+      operationId: 'setMailNotices',
+      summary: 'Turn mails about what happens in the organisations of the person on or off',
+      description: 'Mails are sent only if the operator has a mail server. Invitations are mailed in any case.',
+      body: ChangeNotices,
+      responses: { 200: { description: 'The session', schema: Session } },
+      errors: [],
+      handler: async ({ caller, body }) => {
+        await people.setMailNotices(caller.session.userId, body.mail_notices);
+        return { status: 200, body: await sessions.show(caller.principalId) };
+      },
     }),
     route({
       ...own,

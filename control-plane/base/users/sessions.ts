@@ -274,6 +274,7 @@ async function show(id: string, { db, clock }: Deps): Promise<Session> {
     passkeys: factors.passkey,
     recovery_codes_left: factors.codes,
     must_enrol: mustEnrol,
+    mail_notices: user.mail_notices,
     created_at: isoTime(session.created_ms),
     confirmed_until: isoTime(session.confirmed_ms + CONFIRMED_MS),
     expires_at: isoTime(session.expires_ms),

@@ -13,14 +13,16 @@ const UserRow = z.object({
   is_operator: flag,
   is_vouched: flag,
   blocked_ms: int.nullable(),
+  /** The person wants mails about what happens in its organisations. */
+  mail_notices: flag,
   created_ms: int,
 });
 export type UserRow = z.infer<typeof UserRow>;
 
-const COLUMNS = sql`id, email, name, is_operator, is_vouched, blocked_ms, created_ms`;
+const COLUMNS = sql`id, email, name, is_operator, is_vouched, blocked_ms, mail_notices, created_ms`;
 
 /** Returns 0 if another person has the address already. */
-export function insertUser(tx: Tx, row: Omit<UserRow, 'blocked_ms'>): Promise<number> {
+export function insertUser(tx: Tx, row: Omit<UserRow, 'blocked_ms' | 'mail_notices'>): Promise<number> {
   return tx.run(
     sql`insert into users (id, email, name, is_operator, is_vouched, created_ms)
         values (${row.id}, ${row.email}, ${row.name}, ${row.is_operator}, ${row.is_vouched}, ${row.created_ms})
@@ -49,6 +51,10 @@ export async function setOperator(tx: Tx, id: string, isOperator: boolean): Prom
 /** Null: the person may sign in again. */
 export async function setBlocked(tx: Tx, id: string, blockedMs: number | null): Promise<void> {
   await tx.run(sql`update users set blocked_ms = ${blockedMs} where id = ${id}`);
+}
+
+export async function setMailNotices(tx: Tx, id: string, wants: boolean): Promise<void> {
+  await tx.run(sql`update users set mail_notices = ${wants} where id = ${id}`);
 }
 
 /** A page, newest first. `search`: a part of the e-mail address, the name or the id. */
@@ -145,6 +151,27 @@ export function membersOfOrg(query: Query, orgId: string, userIds: readonly stri
   return query.all(
     ListedMemberRow,
     sql`${LISTED} where m.org_id = ${orgId} and m.user_id in (${join([...userIds])}) order by m.user_id`,
+  );
+}
+
+const MailedRow = z.object({ user_id: text, email: text });
+export type MailedMember = z.infer<typeof MailedRow>;
+
+/**
+ * The members with one of these roles who want mails and are not blocked: owners first, then whoever has been a member for longest. `userId`: only
+ * this person.
+ */
+export function mailedMembers(
+  query: Query,
+  orgId: string,
+  { roles, userId, limit }: { roles: readonly Role[]; userId?: string; limit: number },
+): Promise<MailedMember[]> {
+  const who = userId === undefined ? sql`1 = 1` : sql`m.user_id = ${userId}`;
+  return query.all(
+    MailedRow,
+    sql`select m.user_id, u.email from members m join users u on u.id = m.user_id
+        where m.org_id = ${orgId} and m.role in (${join([...roles])}) and ${who} and u.mail_notices = 1 and u.blocked_ms is null
+        order by case when m.role = 'owner' then 0 else 1 end, m.created_ms, m.user_id limit ${limit}`,
   );
 }
 

@@ -13,6 +13,7 @@ import { Card, Head, Note, Problem, Tag } from '../parts/layout.tsx';
 import { RowsTable } from '../parts/table.tsx';
 import { AddFactors, RecoveryCodes } from './second-factor.tsx';
 import { NewPassword } from './identity-fields.tsx';
+import { Notices } from './notices.tsx';
 
 export function Security() {
   const passkeys = useResource<{ data: Passkey[] }>('/v1/auth/passkeys');
@@ -43,6 +44,7 @@ export function Security() {
       {hasFactor && <Codes left={current.recovery_codes_left} />}
       {current.has_password && <Password />}
       <SingleSignOn />
+      <Notices />
       <Sessions />
     </>
   );

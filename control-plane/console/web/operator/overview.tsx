@@ -97,8 +97,8 @@ function ledgerBadge({ faults, new_proven_at: proven }: Overview['ledger']) {
   return proven === null ? 'not proven yet' : <Badge tone="ok">balances to 0</Badge>;
 }
 
-/** The screen on which an operator decides, for each kind of thing that waits for a decision. */
-const SCREENS: Record<OverviewWaiting['kind'], string> = {
+/** The screen on which an operator decides, for each kind of thing that waits for a decision. Only the command tells more about mails. */
+const SCREENS: Partial<Record<OverviewWaiting['kind'], string>> = {
   deposit: '/console/operate/deposit-queue',
   credit: '/console/operate/credits',
   payout: '/console/operate/payouts',
@@ -129,11 +129,16 @@ function NeedsYou({ overview: { waiting, at } }: { overview: Overview }) {
     {
       title: 'Open',
       class: 'num',
-      cell: ({ kind, id }) => (
-        <Link class="btn sm" href={kind === 'machine' ? `${SCREENS.machine}/${id}` : SCREENS[kind]}>
-          Open<span class="sr"> {id}</span>
-        </Link>
-      ),
+      cell: ({ kind, id }) => {
+        const screen = SCREENS[kind];
+        return (
+          screen !== undefined && (
+            <Link class="btn sm" href={kind === 'machine' ? `${screen}/${id}` : screen}>
+              Open<span class="sr"> {id}</span>
+            </Link>
+          )
+        );
+      },
     },
   ];
   return (
