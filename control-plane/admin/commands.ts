@@ -239,11 +239,12 @@ const MACHINE_VERBS = {
 
 function addMachineCommands(admin: Command, deps: CommandDeps): void {
   const machine = admin.command('machine').description("suppliers' machines");
-  withPages(
+  withSearch(
     machine
       .command('list')
       .description('all machines, newest first: their state, their GPUs, and what is wrong with them'),
-  ).action((options: ListOptions) => showPage(deps, options, '/admin/machines'));
+    'their name, their id or the id of their supplier',
+  ).action(({ search, ...options }: SearchOptions) => showPage(deps, options, '/admin/machines', { search }));
   withCommon(
     machine.command('show <id>').description('one of them: its checks, GPUs, rentals, outages and events'),
   ).action((id: string, options: CommonOptions) =>

@@ -11,7 +11,7 @@ import type { Supply } from './supply.ts';
 import { obstacleOf } from './checks.ts';
 import { faultWords } from './verdict.ts';
 import { type Route, route } from '../../base/http/route.ts';
-import { AnyFields, type Fields, Id, ListQuery, operationOf, operator } from '../../base/http/operator.ts';
+import { AnyFields, type Fields, Id, ListQuery, operationOf, operator, SearchQuery } from '../../base/http/operator.ts';
 
 /** The effect of each verb. Each verb is a POST without a body. */
 export const SUPPLIER_VERBS = {
@@ -92,16 +92,14 @@ function machineRoutes({ db, cursors, supply }: Deps): Route[] {
     path: '/admin/machines',
     operationId: 'adminListMachines',
     summary: 'List machines, newest first',
-    query: ListQuery,
+    query: SearchQuery,
     responses: { 200: { description: 'A page', schema: pageSchema(AnyFields) } },
     errors: [],
-    handler: async ({ query }) => ({
-      status: 200,
-      body: await cursors.page('admin/machines', query, (start) => pageOfMachines(db.read, start), {
-        at: byCreation,
-        show: machineFields,
-      }),
-    }),
+    handler: async ({ query }) => {
+      const rows = (start: PageStart) => pageOfMachines(db.read, start, query.search);
+      const view = { at: byCreation, show: machineFields };
+      return { status: 200, body: await cursors.page(`admin/machines/${query.search ?? ''}`, query, rows, view) };
+    },
   });
   const verbs = {
     approve: 'List a machine for rent',

@@ -5,6 +5,7 @@ import type { MachineState } from '../../../shared/states.ts';
 import { countRow, flag, idRow, int, json, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
+import { isFound } from '../../base/http/operator.ts';
 import { ApprovedGpu } from './approval.ts';
 
 const SupplierRow = z.object({
@@ -133,9 +134,10 @@ export function machinesOfSupplier(
   return query.all(MachineRow, sql`select ${MACHINE} from machines where ${which} and ${pageFrom(start)}`);
 }
 
-/** A page of the machines of all suppliers, newest first. */
-export function pageOfMachines(query: Query, start: PageStart): Promise<MachineRow[]> {
-  return query.all(MachineRow, sql`select ${MACHINE} from machines where ${pageFrom(start)}`);
+/** A page of the machines of all suppliers, newest first. `search`: a part of the name, of the id, or of the supplier's id. */
+export function pageOfMachines(query: Query, start: PageStart, search?: string): Promise<MachineRow[]> {
+  const found = isFound(search, [sql`name`, sql`id`, sql`supplier_id`]);
+  return query.all(MachineRow, sql`select ${MACHINE} from machines where ${found} and ${pageFrom(start)}`);
 }
 
 /** Counts one more machine of the supplier. False if it has `max` already. A machine is never deleted. */

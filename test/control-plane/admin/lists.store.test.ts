@@ -1,6 +1,7 @@
 // The operator's lists are answered in pages: each is walked whole, and asked at both edges of its limit.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { sql } from '../../../control-plane/base/db/db.ts';
 import type { Route } from '../../../control-plane/base/http/route.ts';
 import type { Http } from '../../../control-plane/base/http/server.ts';
 import { openOperator } from '../../kit/operator.ts';
@@ -127,6 +128,18 @@ describe('a search', () => {
       await people.add({ email: `${name.toLowerCase()}@example.com`, name, isOperator: false, member: undefined });
     expect(await found('/admin/users', { search: 'ada@' })).toEqual(['Ada']);
     expect(await found('/admin/users', { search: 'BEA' })).toEqual(['Bea']);
+  });
+
+  test('finds machines by a part of their name, their id or the id of their supplier', async () => {
+    const [one, other] = [await world.machine(), await world.machine()];
+    await world.db.tx('test.name', (tx) =>
+      tx.run(sql`update machines set name = 'Rack 7' where id = ${one.machineId}`),
+    );
+    const ids = async (search: string): Promise<unknown[]> =>
+      (await get('/admin/machines', { search })).body.data.map((row) => row['machine_id']);
+    expect(await ids('rack')).toEqual([one.machineId]);
+    expect(await ids(other.machineId)).toEqual([other.machineId]);
+    expect(await ids(one.supplierId)).toContain(one.machineId);
   });
 
   test.each([

@@ -22,6 +22,7 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
     id: 'machine_id',
     columns: ['machine_id', 'status', 'name', 'gpu_name', 'gpus', 'online', 'off_market_because'],
     what: 'Machines of all suppliers.',
+    searched: 'name, id or supplier',
     verbs: MACHINE_VERBS,
     page: '/console/operate/fleet',
   },
