@@ -304,7 +304,7 @@ async function lastExit(container: Docker.Container): Promise<LastExit> {
   const { Error: error, ExitCode: code, OOMKilled: starved } = state;
   const ranMs = Date.parse(state.FinishedAt) - Date.parse(state.StartedAt);
   const reason = error || (starved ? 'it ran out of memory' : `it ended with code ${code}`);
-  return { code, reason, ran_ms: ranMs >= 0 ? ranMs : undefined };
+  return { code, out_of_memory: starved, reason, ran_ms: ranMs >= 0 ? ranMs : undefined };
 }
 
 /** The name of the container's own network, also after the network is gone. */

@@ -103,6 +103,8 @@ export interface BareRun {
 
 export interface LastExit {
   code: number;
+  /** True if the kernel has killed a program of the container because of its memory limit. */
+  out_of_memory: boolean;
   /** A sentence for people. */
   reason: string;
   /** How long the container ran, by the engine's times; undefined if they make no sense. */

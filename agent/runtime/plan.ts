@@ -20,6 +20,8 @@ export type Step =
   | { kind: 'end-holder'; workload_id: string }
   /** A job's time is over: it may write a checkpoint and must end. */
   | { kind: 'limit'; workload_id: string }
+  /** The container of a program that runs once has died. */
+  | { kind: 'died'; workload_id: string; container_id: string }
   /** A job's program has ended. */
   | { kind: 'exited'; workload_id: string; container_id: string }
   | {
@@ -197,12 +199,18 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
   return isThere ? planExisting(workload, container, facts) : planNew(workload, facts);
 }
 
-/** Starts a container that does not run. */
+/**
+ * Starts a container that does not run. It is not started again if its program runs once and has begun, which it does when the guest connects for the
+ * first time.
+ */
 function planExisting(workload: DesiredWorkload, container: LocalContainer, facts: Facts): Step[] {
   const id = workload.workload_id;
   if (workload.job !== undefined && container.started) return planJob(workload.job, container, facts);
-  if (!container.running)
+  if (!container.running) {
+    const hasBegun = container.started && facts.records.get(id)?.ever_running === true;
+    if (workload.runs_once === true && hasBegun) return [{ kind: 'died', workload_id: id, container_id: container.id }];
     return [{ kind: 'start', workload_id: id, container_id: container.id, gpu_uuids: container.gpu_uuids }];
+  }
   if (!isSilent(id, facts)) return [];
   return [{ kind: 'fail', workload_id: id, workload, code: 'guest_silent', detail: SILENT }];
 }

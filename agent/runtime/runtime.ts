@@ -25,7 +25,8 @@
 //     tick 4   the guest has connected      -> `running`, and `ever_running: true` is stored
 // If the container ends at once, tick 3 starts it again, and each start waits longer than the one before (attempts.ts). After 3
 // attempts without success the workload is `failed` with `start_failed`, so that the control plane can try another host. If it has
-// been reachable once, the agent starts it again without end: it may hold a customer's data.
+// been reachable once, the agent starts it again without end: it may hold a customer's data. Only a program that runs once (`runs_once`) is not
+// started again: its workload is `failed` then.
 //
 // Facts grow old while steps run. The engine may have answered before a step changed something. Therefore the keys that were
 // busy before the engine was asked, and those that are busy after it, count as busy for that answer: the plan leaves them alone,

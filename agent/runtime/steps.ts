@@ -80,6 +80,8 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
       await engine.resume(container_id);
     },
 
+    died: ({ workload_id, container_id }) => noteDeath(workload_id, container_id, deps),
+
     limit: ({ workload_id }) => stopAtLimit(workload_id, deps),
 
     exited: ({ workload_id, container_id }) => noteExit(workload_id, container_id, deps),
@@ -100,12 +102,7 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
 
     stop: ({ workload_id }) => stop(deps, workload_id),
 
-    remove: async ({ workload_id }) => {
-      await engine.remove(workload_id);
-      await holders.end(workload_id);
-      await records.bury(workload_id);
-      log.info({ workload_id }, 'a workload was removed');
-    },
+    remove: ({ workload_id }) => remove(workload_id, deps),
   };
 
   return {
@@ -138,6 +135,20 @@ async function stop({ desired, log, engine, holders, records }: StepsDeps, id: s
   await holders.end(id);
   await records.change(id, { stopped_ms: desired.serverNowMs() });
   log.info({ workload_id: id }, 'a workload was stopped and cut off');
+}
+
+async function remove(id: string, { engine, holders, records, log }: StepsDeps): Promise<void> {
+  await engine.remove(id);
+  await holders.end(id);
+  await records.bury(id);
+  log.info({ workload_id: id }, 'a workload was removed');
+}
+
+/** The container of a program that runs once has died: nothing starts it again. */
+async function noteDeath(id: string, containerId: string, { engine, records, log }: StepsDeps): Promise<void> {
+  const { out_of_memory: isStarved, reason: detail } = await engine.lastExit(containerId);
+  log.warn({ workload_id: id, detail }, 'the container of a program that runs once has died');
+  await records.change(id, { failure: { code: isStarved ? 'out_of_memory' : 'container_died', detail } });
 }
 
 /** The failure to report for a container that ended before it was ever reachable; null if the start is tried again. */

@@ -127,7 +127,8 @@ async function isReached(instance: WaitedInstance, { until, answersSsh }: Wait):
 }
 
 function isHopeless({ status }: WaitedInstance, until: Until): boolean {
-  return until !== 'terminated' && runsNoMore(status);
+  // Only a DELETE terminates an instance that has failed.
+  return until === 'terminated' ? status === 'error' : runsNoMore(status);
 }
 
 function wordsOf({ status, status_reason: reason }: WaitedInstance): string {

@@ -151,7 +151,7 @@ export const CreateInstance = z
       .boolean()
       .optional()
       .describe(
-        `True for a batch job: the instance ends when the main process of its container has ended, however it ended. It is charged until its host reports that. \`main_exit\` and \`status_reason\` then have the exit code or the signal. The last ${LOG_LINES_MAX} lines of its log, at most ${KEPT_LOG_KIB} KiB, can be read for ${KEPT_LOG_DAYS} days more, if the host sends them; an organisation has its newest ${KEPT_LOGS_PER_ORG_MAX} logs. If it is false or left out, the instance runs on after its main process`,
+        `True for a batch job: the instance ends when the main process of its container has ended, however it ended. It is charged until its host reports that. \`main_exit\` and \`status_reason\` then have the exit code or the signal. The last ${LOG_LINES_MAX} lines of its log, at most ${KEPT_LOG_KIB} KiB, can be read for ${KEPT_LOG_DAYS} days more, if the host sends them; an organisation has its newest ${KEPT_LOGS_PER_ORG_MAX} logs. If the container dies on its host, the program is not started again: the status is then \`error\`. If the field is false or left out, the instance runs on after its main process`,
       ),
     ssh_key_ids: z
       .array(z.string().min(1))

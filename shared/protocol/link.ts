@@ -205,18 +205,28 @@ export function linkProof(machineId: string, nonce: string): Buffer {
 }
 
 /**
- * The message without what a peer of this version does not know: version 1 has no jobs, and versions 2 and 3 have no run times of jobs. The
- * peer leaves a workload alone that a list does not contain.
+ * The message without what a peer of this version does not know: version 1 has no jobs, versions 2 and 3 have no run times of jobs, and versions up
+ * to 4 have no programs that run once. The peer leaves a workload alone that a list does not contain.
  */
 export function forVersion<T extends DesiredMessage | ObservedMessage>(message: T, version: number): T {
-  if (version >= PROTOCOL_WITH_RUN_TIMES) return message;
+  if (version >= PROTOCOL_WITH_RUNS_ONCE) return message;
   const workloads: readonly (DesiredWorkload | ObservedWorkload)[] = message.workloads;
-  const known = workloads.flatMap(({ job, ...workload }) => {
+  const known = workloads.map(withoutRunsOnce).flatMap(({ job, ...workload }) => {
     if (job === undefined) return [workload];
     if (version < PROTOCOL_WITH_JOBS) return [];
-    return [{ ...workload, job: withoutRunTime(job) }];
+    return [{ ...workload, job: version < PROTOCOL_WITH_RUN_TIMES ? withoutRunTime(job) : job }];
   });
   return { ...message, workloads: known };
+}
+
+function withoutRunsOnce(workload: DesiredWorkload | ObservedWorkload): DesiredWorkload | ObservedWorkload {
+  if ('phase' in workload) {
+    const { failure_code: code } = workload;
+    const isNew = code === 'out_of_memory' || code === 'container_died';
+    return isNew ? { ...workload, failure_code: 'start_failed' } : workload;
+  }
+  const { runs_once: _, ...known } = workload;
+  return known;
 }
 
 function withoutRunTime(job: DesiredJob | ObservedJob): DesiredJob | ObservedJob {
@@ -295,15 +305,19 @@ export interface LinkSocket {
 // 3 (2026-11-24): figures of GPUs, containers and the host. New messages: `metrics` from the host, `watch` to it. A peer of version 2 is
 //   sent neither.
 // 4 (2026-11-25): run times of jobs. An observed job has `ran_ms` once its program has ended. A peer of version 3 is sent none.
+// 5 (2026-11-30): programs that run once. A desired workload may have `runs_once`; a container of it that has died is reported as failed, with
+//   `out_of_memory` or `container_died`. A peer of version 4 is sent no such word, so an agent of that version starts the container again.
 
 export const PROTOCOL_MIN = 1;
-export const PROTOCOL_MAX = 4;
+export const PROTOCOL_MAX = 5;
 /** The first version whose agents run jobs. */
 export const PROTOCOL_WITH_JOBS = 2;
 /** The first version whose agents send figures. */
 export const PROTOCOL_WITH_METRICS = 3;
 /** The first version whose agents report how long the program of a job ran. */
 const PROTOCOL_WITH_RUN_TIMES = 4;
+/** The first version whose agents leave the dead container of a program that runs once alone. */
+const PROTOCOL_WITH_RUNS_ONCE = 5;
 
 /** The highest version that is in both ranges; undefined if there is none. In that case one side must be upgraded. */
 export function negotiateVersion(peer: { min: number; max: number }): number | undefined {

@@ -36,6 +36,11 @@ export const DesiredWorkload = z.strictObject({
   ends_at_ms: z.int().nullable(),
   /** Set if the workload is a job. A job has no network and no guest, and it ends by itself. Since version 2 of the protocol. */
   job: DesiredJob.optional(),
+  /**
+   * True for a batch job: if its container dies, the host reports that and does not start the container again, because the program would run a second
+   * time. Since version 5 of the protocol.
+   */
+  runs_once: z.literal(true).optional(),
 });
 export type DesiredWorkload = z.infer<typeof DesiredWorkload>;
 
@@ -99,6 +104,9 @@ export const ObservedWorkload = z.strictObject({
       'start_failed',
       'gpu_unavailable',
       'engine_unavailable',
+      // Both since version 5 of the protocol, and only for a workload with `runs_once`: its container has died.
+      'out_of_memory',
+      'container_died',
     ])
     .nullable(),
   detail: z.string().max(2048).nullable(),
@@ -116,6 +124,8 @@ export const FAILURE_WORDS: Record<NonNullable<ObservedWorkload['failure_code']>
   start_failed: 'the container could not be started',
   gpu_unavailable: 'a GPU was not there',
   engine_unavailable: 'the container engine of the host did not answer',
+  out_of_memory: 'the container was killed, because it needed more memory than the host gives it',
+  container_died: 'the container died, and its program with it',
 };
 
 /**

@@ -326,6 +326,7 @@ const OWN_JSON = new Map([
   ['control-plane/fleet/workloads/workloads.ts', 'ourselves: the text was sealed'],
   ['control-plane/money/metering/routes.ts', 'ourselves: a cursor is signed'],
   ['control-plane/money/payouts/earnings-route.ts', 'ourselves: a cursor is signed'],
+  ['control-plane/rental/journal/kept-logs.ts', 'ourselves: the lines were bounded, and sealed'],
   ['control-plane/rental/journal/logs.ts', 'a host: lines are bounded'],
 ]);
 

@@ -5,6 +5,7 @@ import { STARTING_MS_MAX } from '../../shared/limits.ts';
 import type { MainExit, ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { LOG_ARRIVES_MS } from '../../control-plane/rental/instances/plan.ts';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
+import { findWorkload, type WorkloadRow } from '../../control-plane/fleet/workloads/store.ts';
 import { gpusOf } from '../../control-plane/fleet/supply/store.ts';
 import type { MadeMachine } from '../kit/machines.ts';
 import { watchFor } from '../kit/watching.ts';
@@ -53,6 +54,8 @@ const gpuSeconds = async (): Promise<number> => {
   const { json } = await api.call('GET', '/v1/usage?bucket=month', { key: owner.key });
   return Number(json.data?.[0]?.['gpu_seconds'] ?? 0);
 };
+const workloadOf = async (id: string): Promise<WorkloadRow | undefined> =>
+  findWorkload(api.world.db.read, (await findInstance(api.world.db.read, id))?.workload_id ?? '');
 const operationOf = async (id: string): Promise<Answer['json']> => {
   const operation = (await findInstance(api.world.db.read, id))?.create_operation_id ?? '';
   return (await api.call('GET', `/v1/operations/${operation}`, { key: owner.key })).json;
@@ -80,6 +83,12 @@ test.each([
   const events = await api.world.journal(id);
   expect(events.slice(-3)).toEqual(['instance.running', 'instance.stopping', 'instance.terminated']);
   expect(await operationOf(id)).toMatchObject({ state: 'succeeded' });
+});
+
+test('the host is told to remove the container of an instance that ends', async () => {
+  const id = await run();
+  await exits(id, exited(0));
+  expect(await workloadOf(id)).toMatchObject({ state: 'removing' });
 });
 
 test('an instance has the last moment of its log before it is stopped', async () => {
@@ -196,6 +205,7 @@ test('an instance that ends with its program while the clock is set back ends wi
   api.world.clock.step(-3_600_000);
   await pass(LOG_ARRIVES_MS);
   expect(await read(id)).toMatchObject({ status: 'stopping' });
+  expect(await api.world.sinceMs(id, 'instance.stopping')).toBe(api.world.clock.now());
 });
 
 test('an instance whose GPU broke before its program ended says both', async () => {
@@ -218,4 +228,30 @@ test('the lists and the events of an instance show what it shows itself', async 
   expect(await newestInstance(api, owner)).toEqual(await read(id));
   const { json } = await api.call('GET', `/v1/instances/${id}/events`, { key: owner.key });
   expect(json.data?.[0]).toMatchObject({ status: 'stopping', reason: 'The main process exited with code 0.' });
+});
+
+describe('the container of a batch job that dies', () => {
+  test('ends the instance with a clear reason, is charged until then, and its program runs on no other host', async () => {
+    await api.world.machine();
+    const id = await run();
+    await pass(60_000);
+    await api.world.observe(id, { phase: 'failed', failure_code: 'out_of_memory', detail: 'it ran out of memory' });
+    await api.world.drive();
+    const ended = await read(id);
+    expect(ended).toMatchObject({
+      status: 'error',
+      status_reason:
+        'The container was killed, because it needed more memory than the host gives it. The program was not started again.',
+    });
+    expect(ended).not.toHaveProperty('main_exit');
+    expect(await gpuSeconds()).toBe(60);
+  });
+
+  test.each([
+    [JOB, true],
+    [LAUNCH, undefined],
+  ])('is not started again by its host, which every other one is: %j', async (body, runsOnce) => {
+    const id = await launch(body);
+    expect((await workloadOf(id))?.spec?.runs_once).toBe(runsOnce);
+  });
 });

@@ -121,6 +121,19 @@ test('a job that nobody follows ends by itself with its exit code, its whole log
   expect(Number(bill.totals.cost)).toBeGreaterThan(0);
 });
 
+test('a job whose container is killed ends with the reason and its log, and does not run a second time', async () => {
+  const launch = ['--image', stack.image.ref, '--gpu-type', ONE_GPU.gpu_type, '--auto-terminate-on-exit', '--json'];
+  const launched = await svc('instance', 'create', ...launch, '--wait', '--', 'sh', '-c', 'echo begin; sleep 600');
+  const { id } = JSON.parse(launched.stdout) as { id: string };
+  const { docker } = stack.engine;
+  const [container] = await docker.listContainers({ filters: { label: [`svc.instance_id=${id}`] } });
+  await docker.getContainer(container?.Id ?? '').kill();
+  const shown = async (): Promise<unknown> => JSON.parse((await svc('instance', 'get', id, '--json')).stdout);
+  const status_reason = 'The container died on its host, and the program with it. The program was not started again.';
+  await expect.poll(shown, { timeout: 60_000 }).toMatchObject({ status: 'error', status_reason });
+  expect(await svc('logs', id, '--tail', '1000')).toMatchObject({ code: 0, stdout: 'begin\n' });
+});
+
 test('svc run of a program that a signal ends exits as a shell does', async () => {
   const launch = ['--image', stack.image.ref, '--gpu-type', ONE_GPU.gpu_type, '--rm'];
   const ran = await svc('run', ...launch, '--', 'sh', '-c', 'echo begin; kill -9 $$');

@@ -142,7 +142,7 @@ function engineOn({ containers, images, call, onEnd, onChange }: Yard): Engine {
     logs: async () => Readable.from([]),
     stop: async () => undefined,
     fileIn: async () => undefined,
-    lastExit: async () => ({ code: 1, reason: 'it ended with code 1', ran_ms: undefined }),
+    lastExit: async () => ({ code: 1, out_of_memory: false, reason: 'it ended with code 1', ran_ms: undefined }),
   };
 }
 

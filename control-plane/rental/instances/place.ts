@@ -111,6 +111,7 @@ export async function occupy(
       gpu_uuids: place.gpuUuids,
       disk_gb: place.diskGb,
       ends_at_ms: null,
+      ...(instance.shown.auto_terminate_on_exit === true ? { runs_once: true } : {}),
     }),
     ports === undefined
       ? Promise.resolve()

@@ -84,6 +84,12 @@ const CUSTOMERS_FAULT: Partial<Record<NonNullable<ObservedWorkload['failure_code
   no_command: 'image_unavailable',
   guest_silent: 'image_unavailable',
 };
+/** What customers read if the container of a batch job has died: its program had begun, so no host starts it again. */
+const DEATHS: Partial<Record<NonNullable<ObservedWorkload['failure_code']>, string>> = {
+  out_of_memory:
+    'The container was killed, because it needed more memory than the host gives it. The program was not started again.',
+  container_died: 'The container died on its host, and the program with it. The program was not started again.',
+};
 /** Number of hosts that a launch is tried on before it fails. */
 const MACHINES_TRIED_MAX = 3;
 
@@ -116,6 +122,10 @@ function planAllocating(facts: Facts, nowMs: number): Step {
 function planStarting(facts: Facts, nowMs: number): Step {
   const { observed } = facts;
   if (observed?.phase === 'failed') {
+    // Another host would run the program a second time.
+    if (facts.exitedMs !== null) return { do: 'exit' };
+    const death = deathOf(observed);
+    if (death !== undefined) return { do: 'fail', code: 'operation_failed', detail: death };
     if (!facts.ownImage) return elsewhere(facts, FAILURE_WORDS[observed.failure_code ?? 'start_failed']);
     const code = observed.failure_code === null ? undefined : CUSTOMERS_FAULT[observed.failure_code];
     const detail = observed.detail ?? 'the container could not be started';
@@ -173,15 +183,15 @@ function planRunning(facts: Facts, nowMs: number): Step {
   const { observed, autoTerminateMs, exitedMs, gpuGrace, quiet } = facts;
   // The runtime limit is checked first: a host without a link stops the container at that limit by itself.
   if (autoTerminateMs !== null && nowMs >= autoTerminateMs) return { do: 'expire' };
-  if (observed?.phase === 'failed') {
-    const detail = facts.ownImage ? observed.detail : null;
-    return { do: 'lose', reason: detail ?? 'the container failed' };
-  }
   const gone = goneReason(observed);
   if (gone !== undefined) return { do: 'stop', reason: gone };
   if (exitedMs !== null) {
     const untilMs = exitedMs + LOG_ARRIVES_MS;
     return nowMs >= untilMs ? { do: 'exit' } : { do: 'wait', untilMs: Math.min(untilMs, autoTerminateMs ?? untilMs) };
+  }
+  if (observed?.phase === 'failed') {
+    const detail = facts.ownImage ? observed.detail : null;
+    return { do: 'lose', reason: deathOf(observed) ?? detail ?? 'the container failed' };
   }
   if (gpuGrace === undefined) return { do: 'wait', untilMs: autoTerminateMs };
   const { endsMs } = gpuGrace;
@@ -200,6 +210,11 @@ function planStopping(facts: Facts, nowMs: number): Step {
   const deadlineMs = facts.enteredMs + STOPPING_MS_MAX;
   const gone = goneReason(facts.observed) !== undefined;
   return gone || nowMs >= deadlineMs ? { do: 'finish' } : { do: 'wait', untilMs: deadlineMs };
+}
+
+/** Why the program of a batch job cannot come to its end; undefined if its container has not died. */
+function deathOf({ failure_code: code }: ObservedWorkload): string | undefined {
+  return code === null ? undefined : DEATHS[code];
 }
 
 /** Why the container is gone; undefined if it may still be there. */

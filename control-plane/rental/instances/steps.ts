@@ -8,8 +8,8 @@ import { explainNoPlace, place } from './place.ts';
 import { HOUR_MS, type Step } from './plan.ts';
 import { isQuiet, type Quiet } from './quiet.ts';
 import { lockRental, move, type MoveDeps, presentReason } from './states.ts';
-import { exitReason } from './view.ts';
 import * as store from './store.ts';
+import { exitReason } from './view.ts';
 
 /** Errors of `place` that fail the launch. */
 const REFUSALS_AT_PLACE = new Set<ErrorCode>(['insufficient_balance', 'price_changed', 'unavailable']);
@@ -56,18 +56,20 @@ export async function perform(instance: store.RentalRow, step: Step, deps: StepD
     case 'stop': {
       const to = step.do === 'lose' ? 'error' : 'stopped';
       const { reason } = step;
+      const lostMs = await keepLogOfBatchJob(instance, deps);
       const touched = await moved(instance, deps, async (tx, nowMs) => {
         if (await isMended(tx, instance)) return false;
-        return move(tx, instance, { to, nowMs, reason }, deps);
+        return move(tx, instance, { to, nowMs, reason, billedUntilMs: earlier(lostMs, nowMs) }, deps);
       });
       if (touched.length > 0)
         deps.log.warn({ instance_id: instance.id, machine_id: instance.machine_id, to, reason }, 'rental lost');
       return touched;
     }
     case 'expire':
+      await keepLogOfBatchJob(instance, deps);
       return moved(instance, deps, (tx, nowMs) => expire(tx, instance, nowMs, deps));
     case 'exit':
-      await deps.keepLog(instance);
+      await keepLogOfBatchJob(instance, deps);
       return moved(instance, deps, (tx, nowMs) => endWithProgram(tx, instance, nowMs, deps));
     case 'finish':
       deps.log.info({ instance_id: instance.id, machine_id: instance.machine_id }, 'instance terminated');
@@ -96,6 +98,22 @@ export async function perform(instance: store.RentalRow, step: Step, deps: StepD
       await deps.db.tx('instances.wait', (tx) => store.patchInstance(tx, instance, { due_ms: step.untilMs }));
       return [];
   }
+}
+
+/**
+ * Keeps what a batch job has printed, before its container goes. That may take a while, which is not charged: resolves with the time at which it
+ * began. Other instances are left alone: undefined.
+ */
+async function keepLogOfBatchJob(instance: store.RentalRow, { clock, keepLog }: StepDeps): Promise<number | undefined> {
+  if (instance.shown.auto_terminate_on_exit !== true) return undefined;
+  const sinceMs = clock.now();
+  await keepLog(instance);
+  return sinceMs;
+}
+
+/** The clock may have been set back meanwhile. */
+function earlier(ms: number | undefined, nowMs: number): number | undefined {
+  return ms === undefined ? undefined : Math.min(ms, nowMs);
 }
 
 /** Ends an instance at its runtime limit, like a DELETE with another reason (specification 3.1). Time after the limit is not charged. */

@@ -1,6 +1,7 @@
 // Keeps the last lines of instances that end with their programs. A host removes a container soon after its end, and with it the log. Somebody who
 // launched a program for the night reads what it printed in the morning.
-import { gunzipSync, gzipSync } from 'node:zlib';
+import { promisify } from 'node:util';
+import { gunzip, gzip } from 'node:zlib';
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { KEPT_LOG_DAYS, KEPT_LOGS_PER_ORG_MAX } from '../../../shared/api/instance-journal.ts';
@@ -26,7 +27,7 @@ const KeptRow = z.object({ sealed_lines: text });
 export function openKeptLogs({ db, clock, sealing }: { db: Db; clock: Clock; sealing: Sealing }): KeptLogs {
   return {
     keep: async ({ orgId, instanceId }, lines) => {
-      const sealed = sealing.seal(placeOf(instanceId), packed(lines));
+      const sealed = sealing.seal(placeOf(instanceId), await packed(lines));
       const nowMs = clock.now();
       await db.tx('journal.keep_log', async (tx) => {
         await tx.lock('instance', instanceId);
@@ -55,11 +56,12 @@ function forgetOld(db: Db, { untilMs, limit }: Piece): Promise<number> {
 
 const placeOf = (instanceId: string): string => `kept log ${instanceId}`;
 
-/** Lines of a program are alike, so they need a tenth of their space. */
-function packed(lines: readonly LogLine[]): string {
-  return gzipSync(JSON.stringify(lines)).toString('base64');
+/** Lines of a program are alike, so they need a tenth of their space. Many programs may end at once, so that is done outside of the event loop. */
+async function packed(lines: readonly LogLine[]): Promise<string> {
+  return (await promisify(gzip)(JSON.stringify(lines))).toString('base64');
 }
 
-function unpacked(text: string): LogLine[] {
-  return z.array(LogLine).parse(JSON.parse(gunzipSync(Buffer.from(text, 'base64')).toString('utf8')));
+async function unpacked(text: string): Promise<LogLine[]> {
+  const json = await promisify(gunzip)(Buffer.from(text, 'base64'));
+  return z.array(LogLine).parse(JSON.parse(json.toString('utf8')));
 }

@@ -87,6 +87,8 @@ const READ_WAIT_MS = 5_000;
 /** A container may be removed as soon as its instance has ended, so those who follow its log have this time. The instance is not charged for it. */
 const DRAIN_MS_MAX = 10_000;
 const DRAIN_CHECK_MS = 100;
+/** An instance waits for its log with its end, so a slow host has less time than for a reader. */
+const KEEP_MS_MAX = 10_000;
 /** A reader that has taken no line for this time has read what there is. */
 const SILENT_MS = 1_000;
 
@@ -98,7 +100,7 @@ export function openLogs(given: LogsDeps): Logs {
   const reads = openSemaphore(deps.clock, LOG_READS_PER_ORG_MAX);
   return {
     read: async (orgId, instanceId, wish) => {
-      const whole = { ...wish, charsMax: LOG_READ_CHARS_MAX };
+      const whole = { ...wish, charsMax: LOG_READ_CHARS_MAX, msMax: LOG_READ_MS_MAX };
       const lines = await reads.run(orgId, READ_WAIT_MS, () => readLog(orgId, instanceId, whole, deps));
       if (lines !== undefined) return lines;
       return fail('rate_limit_exceeded', {
@@ -187,7 +189,7 @@ function watch(stream: Duplex, caller: Caller, { db, clock }: LogsDeps): () => v
 }
 
 async function keepLog(orgId: string, instanceId: string, deps: ReadDeps): Promise<void> {
-  const last = { tail: LOG_LINES_MAX, since: undefined, charsMax: KEPT_LOG_KIB * 1024 };
+  const last = { tail: LOG_LINES_MAX, since: undefined, charsMax: KEPT_LOG_KIB * 1024, msMax: KEEP_MS_MAX };
   try {
     await deps.kept.keep({ orgId, instanceId }, await readLog(orgId, instanceId, last, deps));
   } catch (error) {
@@ -198,14 +200,14 @@ async function keepLog(orgId: string, instanceId: string, deps: ReadDeps): Promi
 async function readLog(
   orgId: string,
   instanceId: string,
-  { charsMax, ...wish }: LogRequest & { charsMax: number },
+  { charsMax, msMax, ...wish }: LogRequest & { charsMax: number; msMax: number },
   deps: ReadDeps,
 ): Promise<LogLine[]> {
   const opened = await openLog(orgId, instanceId, { ...wish, follow: false }, deps);
   if ('kept' in opened) return opened.kept;
   const { stream, machineId } = opened;
   const tooSlow = new Error('the host did not send the log in time');
-  const cancel = deps.clock.after(LOG_READ_MS_MAX, () => stream.destroy(tooSlow));
+  const cancel = deps.clock.after(msMax, () => stream.destroy(tooSlow));
   const lines: LogLine[] = [];
   let count = 0;
   let chars = 0;

@@ -303,7 +303,7 @@ describe('an end', () => {
     [{ ExitCode: 127, Error: 'no such file', OOMKilled: true }, 'no such file'],
   ])('is explained: %j', async (State, reason) => {
     answer('GET /containers/c-1/json', { body: { State } });
-    expect(await engine.lastExit('c-1')).toEqual({ code: State.ExitCode, reason, ran_ms: undefined });
+    expect(Object.values(await engine.lastExit('c-1'))).toEqual([State.ExitCode, State.OOMKilled, reason, undefined]);
   });
 
   test.each([

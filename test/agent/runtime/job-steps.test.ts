@@ -44,7 +44,7 @@ beforeEach(() => {
   [startFault, listed, nowMs, knowsTime] = [undefined, [], NOW_MS, true];
   [calls, record, shape, held] = [[], {}, undefined, [desiredWorkload('other', 'app'), JOB]];
   meanwhile = () => undefined;
-  exit = { code: 0, reason: 'it ended with code 0', ran_ms: undefined };
+  exit = { code: 0, out_of_memory: false, reason: 'it ended with code 0', ran_ms: undefined };
 });
 
 function perform(step: Step, attempt = 1): Promise<void> {
@@ -195,7 +195,7 @@ describe('a job', () => {
     [137, 'it ran out of memory', 'it ran out of memory'],
   ])('that ends with %d keeps its code and run time, and the reason of a failure', async (code, reason, detail) => {
     record = { job: { ...STARTED, detail: 'a line was skipped' } };
-    [exit, nowMs] = [{ code, reason, ran_ms: undefined }, NOW_MS + 5_000];
+    [exit, nowMs] = [{ code, out_of_memory: false, reason, ran_ms: undefined }, NOW_MS + 5_000];
     await perform({ kind: 'exited', workload_id: 'w', container_id: 'c' });
     expect(record.job).toEqual({ ...STARTED, exit_code: code, detail, ran_ms: 5_000 });
   });

@@ -208,7 +208,7 @@ test('a full disk does not prevent the removal of a workload', async () => {
 
 test('a container that does not see its GPUs fails at its second start with that reason', async () => {
   script.staysUp = false;
-  script.lastExit = { code: GPUS_DIFFER_CODE, reason: '', ran_ms: undefined };
+  script.lastExit = { code: GPUS_DIFFER_CODE, out_of_memory: false, reason: '', ran_ms: undefined };
   await want([desiredWorkload(ID, 'image')]);
   await eventually('failed workload', 5_000, async () => (phases.at(-1) === 'failed' ? true : undefined));
   expect(runtime.observed().workloads[0]).toMatchObject({
@@ -219,7 +219,7 @@ test('a container that does not see its GPUs fails at its second start with that
 
 test('a container whose guest has connected never fails because of its GPUs: the tenant has ended it', async () => {
   script.staysUp = false;
-  script.lastExit = { code: GPUS_DIFFER_CODE, reason: '', ran_ms: undefined };
+  script.lastExit = { code: GPUS_DIFFER_CODE, out_of_memory: false, reason: '', ran_ms: undefined };
   await want([desiredWorkload(ID, 'image')]);
   await eventually('first start', 5_000, async () => script.calls.includes('start') || undefined);
   guest = () => true;

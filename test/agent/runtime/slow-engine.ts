@@ -41,7 +41,7 @@ export interface EngineScript {
 export function newScript(): EngineScript {
   return {
     clock: systemClock(),
-    lastExit: { code: 0, reason: '', ran_ms: undefined },
+    lastExit: { code: 0, out_of_memory: false, reason: '', ran_ms: undefined },
     staysUp: true,
     mayCreate: Promise.resolve(),
     mayStart: Promise.resolve(),

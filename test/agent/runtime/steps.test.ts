@@ -19,7 +19,7 @@ let record: Partial<WorkloadRecord>;
 let image: LocalImage | undefined;
 /** The calls that fail, and how. */
 let faults: Record<string, string>;
-let exit: { code: number; reason: string };
+let exit: { code: number; reason: string; out_of_memory?: boolean };
 let shape: ContainerShape | undefined;
 /** The workloads of the desired state. */
 let held: DesiredWorkload[];
@@ -309,5 +309,18 @@ describe('an end', () => {
     calls = [];
     await expect(perform({ kind: 'remove', workload_id: 'w' })).rejects.toThrow('busy');
     expect(calls).toEqual(['remove']);
+  });
+});
+
+describe('the death of a container whose program runs once', () => {
+  test.each([
+    [true, 'out_of_memory'],
+    [false, 'container_died'],
+  ])('is recorded with its cause, and nothing is started (out of memory: %s)', async (isStarved, code) => {
+    record = { container_id: 'c', ever_running: true };
+    exit = { code: 137, reason: 'it ended', out_of_memory: isStarved };
+    await perform({ kind: 'died', workload_id: 'w', container_id: 'c' });
+    expect(record.failure).toEqual({ code, detail: 'it ended' });
+    expect(calls).toEqual(['note failure']);
   });
 });

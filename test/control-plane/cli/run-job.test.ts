@@ -19,6 +19,11 @@ test('waits for a program that has ended in an instance that does not run yet', 
   expect(stderr).toContain(`${ID} starting\n${ID} stopping\n`);
 });
 
+test('shows the output of a program that is over in an instance that nobody reaches', async () => {
+  const played = play({ ends: [exited(7)], status: 'unreachable', logs: [lineOf('one') + END] });
+  expect(await svcOf(played, 'run', '--timeout', '5', ...RUN.slice(1))).toMatchObject({ code: 7, stdout: 'one\n' });
+});
+
 test('launches an instance that ends with its program, so that nothing is left to say or to delete', async () => {
   const played = play({ ends: [null, exited(0)], logs: [lineOf('out') + END] });
   const result = await svcOf(played, ...RUN.filter((word) => word !== '--rm'));

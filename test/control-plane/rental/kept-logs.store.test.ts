@@ -2,6 +2,7 @@
 import { type Duplex, duplexPair } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { brought } from '../../../control-plane/brings.ts';
 import { countRow, text } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
@@ -9,7 +10,7 @@ import { LOG_ARRIVES_MS } from '../../../control-plane/rental/instances/plan.ts'
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { openKeptLogs } from '../../../control-plane/rental/journal/kept-logs.ts';
 import { KEPT_LOG_DAYS, KEPT_LOG_KIB, KEPT_LOGS_PER_ORG_MAX } from '../../../shared/api/instance-journal.ts';
-import { LOG_LINES_MAX, LOG_READ_MS_MAX } from '../../../shared/limits.ts';
+import { LOG_FOLLOWERS_PER_ORG_MAX, LOG_LINES_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { LogLine } from '../../../shared/protocol/workload.ts';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
@@ -87,6 +88,11 @@ test('a reader gets the lines that it asks for', async () => {
   expect(await followed(id, { ...LAST, since: PRINTED[0]?.at as never })).toEqual(PRINTED.slice(1));
 });
 
+test('somebody who follows a kept log takes no place of those who follow the log of a host', async () => {
+  const id = await ended();
+  for (let nth = 0; nth <= LOG_FOLLOWERS_PER_ORG_MAX; nth += 1) expect(await followed(id)).toEqual(PRINTED);
+});
+
 test('another organisation finds nothing', async () => {
   const id = await ended();
   const { orgId } = await world.customer(1);
@@ -111,6 +117,48 @@ test('an instance that runs shows the log of its host, and not what was kept for
   expect(await logs().read(who.orgId, id, LAST)).toEqual(onHost);
   onHost = undefined;
   await expect(logs().read(who.orgId, id, LAST)).rejects.toMatchObject({ code: 'logs_unavailable' });
+});
+
+test('an instance whose program runs again while its log is read runs on', async () => {
+  const id = await world.run(who, { auto_terminate_on_exit: true });
+  const plain = openStream;
+  openStream = async () => {
+    openStream = plain;
+    await world.observe(id, { phase: 'running', main_exit: null });
+    return plain();
+  };
+  await exits(id);
+  expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'running', main_exit: null });
+});
+
+test.each([
+  ['', 5_000, 0],
+  [', also if the clock is set back meanwhile', -3_600_000, -3_600_000],
+])('the log of a batch job whose container dies is kept, and the wait is not charged%s', async (_case, ms, sinceMs) => {
+  const id = await world.run(who, { auto_terminate_on_exit: true });
+  const diedMs = world.clock.now();
+  const plain = openStream;
+  openStream = async () => {
+    world.clock.step(ms);
+    return plain();
+  };
+  await world.observe(id, { phase: 'failed', failure_code: 'container_died' });
+  await world.drive();
+  expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'error' });
+  expect(await world.sinceMs(id, 'instance.failed')).toBe(diedMs + sinceMs);
+  onHost = undefined;
+  expect(await logs().read(who.orgId, id, LAST)).toEqual(PRINTED);
+});
+
+test('the log of a batch job that its runtime limit ends is kept', async () => {
+  const id = await world.run(who, { auto_terminate_on_exit: true, auto_terminate_hours: 1 });
+  await world.clock.advance(3_600_000);
+  await world.drive();
+  await world.observe(id, { phase: 'removed' });
+  await world.drive();
+  expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'terminated' });
+  onHost = undefined;
+  expect(await logs().read(who.orgId, id, LAST)).toEqual(PRINTED);
 });
 
 test('nothing is kept of an instance that ends otherwise', async () => {
@@ -141,7 +189,7 @@ describe('a host that does not send the log', () => {
     await world.clock.advance(LOG_ARRIVES_MS);
     const driving = world.drive();
     await expect.poll(() => near.listenerCount('data') + near.listenerCount('readable')).toBeGreaterThan(0);
-    await world.clock.advance(LOG_READ_MS_MAX);
+    await world.clock.advance(10_000);
     await driving;
     expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'stopping' });
     expect(await world.sinceMs(id, 'instance.stopping')).toBe(endedMs);
@@ -191,6 +239,26 @@ describe('somebody who follows the log of a program that has ended', () => {
     expect(await status()).toBe('stopping');
   });
 
+  test('does not hold up the end of another instance', async () => {
+    await world.machine();
+    const [near, far] = duplexPair();
+    const plain = openStream;
+    openStream = async () => {
+      openStream = plain;
+      return near;
+    };
+    const followedId = await world.run(who);
+    const { lines, stop } = await logs().follow({ ...who, scopes: [] }, followedId, LAST);
+    const id = await world.run(who, { auto_terminate_on_exit: true });
+    await world.observe(id, { phase: 'running', main_exit: ENDED });
+    await world.clock.advance(LOG_ARRIVES_MS);
+    far.write(`${JSON.stringify(lineAt(1, 'much'))}\n`);
+    await lines[Symbol.asyncIterator]().next();
+    await world.drive();
+    expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'stopping' });
+    stop();
+  });
+
   test('has no more than ten seconds for that', async () => {
     const { status, finish } = await following(11_000);
     await expect.poll(status).toBe('stopping');
@@ -223,10 +291,11 @@ describe('what is kept', () => {
   test('is removed after a week', async () => {
     const id = await ended();
     await world.clock.advance(KEPT_LOG_DAYS * 86_400_000 - 1_000);
-    await logs().forget(NEVER);
+    const forget = brought(world.brings(), 'forgets').find(({ what }) => what === 'kept_logs');
+    expect(await forget?.run(NEVER)).toBe(0);
     expect(await kept().find(id)).toEqual(PRINTED);
     await world.clock.advance(1_000);
-    expect(await logs().forget(NEVER)).toBe(1);
+    expect(await forget?.run(NEVER)).toBe(1);
     await expect(logs().read(who.orgId, id, LAST)).rejects.toMatchObject({ code: 'logs_unavailable' });
   });
 

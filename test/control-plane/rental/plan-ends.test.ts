@@ -60,4 +60,31 @@ describe('a program with which the instance ends', () => {
     expect(plan(starting, 6_000)).toMatchObject({ do: 'probe' });
     expect(plan(starting, 1_500_000)).toEqual({ do: 'exit' });
   });
+
+  test('is not hidden by a container that dies after it', () => {
+    const observed = { ...NOTHING, phase: 'failed' as const, failure_code: 'container_died' as const };
+    expect(plan({ ...exited, observed }, 6_000)).toEqual({ do: 'exit' });
+    expect(plan({ ...exited, observed, status: 'starting' }, 5_000)).toEqual({ do: 'exit' });
+  });
+});
+
+describe('a container that dies before its program has ended', () => {
+  const died = (code: 'out_of_memory' | 'container_died'): Facts['observed'] => ({
+    ...NOTHING,
+    phase: 'failed',
+    failure_code: code,
+    detail: 'it ended with code 137',
+  });
+  test.each([
+    ['out_of_memory', 'The container was killed, because it needed more memory than the host gives it.'],
+    ['container_died', 'The container died on its host, and the program with it.'],
+  ] as const)('ends the instance: %s', (code, words) => {
+    const reason = `${words} The program was not started again.`;
+    const observed = died(code);
+    expect(plan({ ...RUNNING, observed }, 1)).toEqual({ do: 'lose', reason });
+    expect(plan({ ...RUNNING, observed, ownImage: false }, 1)).toEqual({ do: 'lose', reason });
+    const fail = { do: 'fail', code: 'operation_failed', detail: reason };
+    expect(plan({ ...RUNNING, observed, status: 'starting' }, 1)).toEqual(fail);
+    expect(plan({ ...RUNNING, observed, status: 'starting', ownImage: false }, 1)).toEqual(fail);
+  });
 });

@@ -193,7 +193,8 @@ describe('an image of the operator', () => {
 describe('a container that failed', () => {
   const UNAVAILABLE = 'image_unavailable';
   /** The two ends of each failure code: the error of a launch with the customer's own image, and the reason for an operator's image. */
-  const FAILURES: Record<NonNullable<ObservedWorkload['failure_code']>, [ErrorCode | undefined, string]> = {
+  type Failure = Exclude<ObservedWorkload['failure_code'], 'out_of_memory' | 'container_died' | null>;
+  const FAILURES: Record<Failure, [ErrorCode | undefined, string]> = {
     image_pull_failed: [UNAVAILABLE, 'its image could not be pulled'],
     image_unusable: [UNAVAILABLE, 'its image cannot be run'],
     no_command: [UNAVAILABLE, 'its image has nothing to run'],

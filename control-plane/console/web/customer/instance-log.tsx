@@ -14,9 +14,9 @@ const DRAW_MS = 250;
 /** A host keeps the log as long as it has the container. */
 const HAS_LOG: readonly Instance['status'][] = ['running', 'unreachable', 'stopping'];
 
-/** The end of the log of an instance that ended with its program is kept. */
-const isKept = ({ auto_terminate_on_exit: endsOnExit, main_exit: exit }: Instance): boolean =>
-  endsOnExit === true && exit !== undefined;
+/** The end of the log of a batch job is kept, whatever has ended it, except for a deletion. */
+const isKept = ({ auto_terminate_on_exit: endsOnExit, main_exit: exit, ready_at: readyAt }: Instance): boolean =>
+  endsOnExit === true && (exit !== undefined || readyAt !== null);
 
 export function Log({ instance }: { instance: Instance }) {
   const { id, name, status } = instance;
