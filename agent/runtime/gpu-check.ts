@@ -19,8 +19,8 @@ export interface GpuCheck {
   /** The engine has refused GPUs to a rental: the next `ask` asks it. That refusal itself does not count, because an image can choose its words. */
   doubt(): void;
   /**
-   * Asks the engine for GPUs that are not broken, if there is a doubt; true if it has begun or ceased to give them. The doubt ends when
-   * it gives them. Rejects if it does not answer.
+   * Asks the engine for GPUs that are not broken, if there is a doubt; true if it has begun or ceased to give them. The doubt lasts while
+   * it gives none. Rejects if it does not answer.
    */
   ask(reading: GpuReading): Promise<boolean>;
   /** The reading with a fault for each whole GPU, if the engine gives none. */
@@ -41,7 +41,8 @@ export function openGpuCheck({ engine, log }: { engine: Pick<Engine, 'runBare' |
       if (!isDoubted || uuids.length === 0) return false;
       await engine.version();
       isDoubted = false;
-      const found = await findGpuLack(engine, uuids);
+      // A refusal for another reason, as of a full disk, says nothing new.
+      const { lack: found } = (await askFor(engine, uuids)) ?? { lack };
       isDoubted ||= found !== undefined;
       if ((found === undefined) === (lack === undefined)) return false;
       lack = found;
@@ -65,13 +66,19 @@ export async function findGpuLack(
   engine: Pick<Engine, 'runBare'>,
   gpuUuids: readonly string[],
 ): Promise<string | undefined> {
-  const container = { argv: [PROGRAM], mounts: [], disk_mib: null, network: false, gpu_uuids: gpuUuids };
-  const refusal = await engine.runBare({ name: 'gpus', ...container }).then(() => '', messageOf);
-  if (refusal.includes(PROGRAM) || !isAboutGpus(refusal)) return undefined;
-  return `Docker cannot give a GPU to a container: install the NVIDIA Container Toolkit, then systemctl restart docker (${refusal})`;
+  return (await askFor(engine, gpuUuids))?.lack;
 }
 
-/** The device of a single GPU is no matter of the engine: nvidia-smi and the kernel log tell about it. */
-function isAboutGpus(refusal: string): boolean {
-  return /device driver|nvidia|\bcdi\b/i.test(refusal) && !refusal.includes('device error');
+/** Undefined if the engine has refused the container for another reason, so that it does not say whether it gives GPUs. */
+async function askFor(
+  engine: Pick<Engine, 'runBare'>,
+  gpuUuids: readonly string[],
+): Promise<{ lack: string | undefined } | undefined> {
+  const container = { argv: [PROGRAM], mounts: [], disk_mib: null, network: false, gpu_uuids: gpuUuids };
+  const refusal = await engine.runBare({ name: 'gpus', ...container }).then(() => PROGRAM, messageOf);
+  // The device of a single GPU is no matter of the engine: nvidia-smi and the kernel log tell about it.
+  if (refusal.includes(PROGRAM) || refusal.includes('device error')) return { lack: undefined };
+  if (!/device driver|nvidia|\bcdi\b/i.test(refusal)) return undefined;
+  const remedy = 'install the NVIDIA Container Toolkit, then systemctl restart docker';
+  return { lack: `Docker cannot give a GPU to a container: ${remedy} (${refusal})` };
 }

@@ -106,6 +106,13 @@ describe('an engine that has refused GPUs to a rental', () => {
     expect(asked).toHaveLength(count);
   });
 
+  test('is asked at once, and the answer is told at once', async () => {
+    const opened = await start();
+    await eventually('the first inventory', 5_000, async () => told.length > 0 || undefined);
+    opened.doubtGpus();
+    await eventually('faults', 5_000, async () => told.at(-1)?.gpu_faults.length === 2 || undefined);
+  });
+
   test('keeps them off it while it is away, because then it gives nothing', async () => {
     const opened = await start();
     opened.doubtGpus();

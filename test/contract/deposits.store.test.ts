@@ -1,7 +1,7 @@
 // Stablecoin deposits over the API: every field, every refusal by its field, and what is there without a configuration.
 import { describe, expect, test } from 'vitest';
 import { Deposit, DepositMethods } from '../../shared/api/deposit.ts';
-import { pause } from '../../control-plane/money/deposits/chains-store.ts';
+import { addChain, pause } from '../../control-plane/money/deposits/chains-store.ts';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { noteRead, offlineDeposits } from '../kit/deposits.ts';
 import { type Answer, type Api, openApi } from './api.ts';
@@ -155,8 +155,9 @@ describe('GET /v1/deposits/methods', () => {
     return DepositMethods.parse(json);
   };
 
-  test('lists the chains and tokens that are taken, whether each is paused, and the limits', async () => {
+  test('lists the chains and tokens that are taken, whether each is paused or was not read yet, and the limits', async () => {
     await noteRead(api.world, 'ethereum');
+    await api.world.db.tx('test', (tx) => addChain(tx, 'base', api.world.clock.now()));
     expect(await methodsOf(api, owner.key)).toEqual({
       min_usd_cents: 1_000,
       max_usd_cents: 10_000_000,

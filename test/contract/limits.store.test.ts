@@ -103,6 +103,7 @@ const UNSPECIFIED: Record<string, Bound> = {
       [{ name: 'a'.repeat(129) }, 'name', 'must have at most 128 characters'],
       [{ name: 'a\u0085b' }, 'name', 'must not contain control characters'],
       [{ name: ' \u00a0' }, 'name', 'must not be blank'],
+      [{ name: '\u200b\u2060\u00ad' }, 'name', 'must not be blank'],
     ],
   },
   region: {

@@ -1,4 +1,4 @@
-// The words of the mails. Pure. A name that people have chosen, or a text of a host, is one line and never stands in a subject.
+// The words of the mails. Pure. A name that people have chosen, or a text of a host, is one line in quotation marks and never stands in a subject.
 import { isoTime } from '../../../shared/clock.ts';
 import { dollarText } from '../../../shared/money.ts';
 import type { EventData } from '../../base/events/events.ts';
@@ -123,7 +123,7 @@ function sinceOf({ data: { since_ms: sinceMs } }: Told): string {
 }
 
 function whyOf({ data: { reason } }: Told): string {
-  return typeof reason === 'string' ? ` ${oneLine(reason)}` : '';
+  return typeof reason === 'string' ? ` Reason: ${quoted(reason)}` : '';
 }
 
 function letter(what: string, { origin }: Around, paragraphs: readonly string[]): Letter {
@@ -139,17 +139,20 @@ function listOf(lines: readonly string[]): string {
 }
 
 function nameOf({ subjectId, name }: Told): string {
-  return name === null ? subjectId : `${subjectId} ("${oneLine(name)}")`;
+  return name === null ? subjectId : `${subjectId} (${quoted(name)})`;
 }
 
 function orgOf({ orgName }: Around): string {
-  return `the organisation "${oneLine(orgName)}"`;
+  return `the organisation ${quoted(orgName)}`;
 }
 
-/** A text that could otherwise look like further lines of the mail. */
-function oneLine(text: string): string {
-  const line = text.replaceAll(/[\p{C}\p{Zl}\p{Zp}\s]+/gu, ' ').trim();
-  return line.length > CHARS_MAX ? `${line.slice(0, CHARS_MAX)}…` : line;
+/** A text of others in one line. It could otherwise look like further lines of the mail, or like words of the operator. */
+function quoted(text: string): string {
+  const line = text
+    .replaceAll(/[\p{C}\p{Zl}\p{Zp}\s]+/gu, ' ')
+    .trim()
+    .replaceAll('"', "'");
+  return `"${line.length > CHARS_MAX ? `${line.slice(0, CHARS_MAX)}…` : line}"`;
 }
 
 /** The time in seconds: `2026-01-01 12:00:05 UTC`. */

@@ -1,5 +1,6 @@
-// Sends the mails that are due. The row of a mail is deleted after the mail has left: a crash in between repeats the mail, and loses none. The time of
-// the next attempt is written before the mail leaves: without that, a full disk would repeat the mail in each run, because no row can be deleted.
+// Sends the mails that are due. The row of a mail is deleted after the mail has left: a crash in between repeats the mail, and loses none.
+// The time of the next attempt is written before the mail leaves. Without that, a full disk would repeat the mail in each run, because its row cannot
+// be deleted.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db } from '../../base/db/db.ts';
@@ -63,14 +64,12 @@ async function post(row: store.MailRow, signal: AbortSignal, { db, clock, log, m
   }
   // Since the letter was made, the person may have left, have another role or another address, or want no mails any more.
   const [person] = await mailedMembers(db.read, orgId, { roles: rolesWith(SCOPE_OF[topic]), userId, limit: 1 });
-  const send = (to: string): Promise<boolean> =>
-    mail.send({ to, subject, text: body, about: `${letterId} for ${userId}` });
   if (person === undefined) return db.tx('notices.leave_out', (tx) => store.deleteMail(tx, row));
   const dueMs = clock.now() + retryAfterMs(attempts + 1);
   // Another process may have begun with the mail.
   if (!(await db.tx('notices.try', (tx) => store.beginAttempt(tx, row, dueMs)))) return;
-  if (await untilStopped(send(person.email), signal, clock))
-    await db.tx('notices.sent', (tx) => store.deleteMail(tx, row));
+  const sending = mail.send({ to: person.email, subject, text: body, about: `${letterId} for ${userId}` });
+  if (await untilStopped(sending, signal, clock)) await db.tx('notices.sent', (tx) => store.deleteMail(tx, row));
 }
 
 /** Undefined if the process ends and the mail server still has not answered. */

@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { Engine } from '../../../agent/runtime/engine.ts';
 import { findGpuLack, type GpuCheck, openGpuCheck } from '../../../agent/runtime/gpu-check.ts';
+import { GPUS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
 import { type GpuFacts, GpuFault } from '../../../shared/protocol/inventory.ts';
 
@@ -53,14 +54,16 @@ describe('an engine that is asked', () => {
   let refusal: string;
   let meanwhile: () => void;
   let check: GpuCheck;
+  let version: Engine['version'];
   beforeEach(() => {
     [asked, refusal, meanwhile] = [[], NO_DRIVER, () => undefined];
+    version = async () => '1';
     const runBare: Engine['runBare'] = async ({ gpu_uuids: uuids }) => {
       asked.push(uuids);
       meanwhile();
       throw new Error(refusal);
     };
-    check = openGpuCheck({ engine: { version: async () => '1', runBare }, log: createLog('test', 'silent') });
+    check = openGpuCheck({ engine: { version: () => version(), runBare }, log: createLog('test', 'silent') });
   });
 
   test('is asked once there is a doubt, for the GPUs that are not broken, and again until it gives them', async () => {
@@ -72,11 +75,50 @@ describe('an engine that is asked', () => {
     expect(asked).toEqual([['GPU-b'], ['GPU-b'], ['GPU-b']]);
   });
 
+  test('that gives no GPUs and then refuses for another reason, as a full disk, still gives none', async () => {
+    check.doubt();
+    await check.ask(READING);
+    const before = check.applyTo(READING);
+    refusal = 'no space left on device';
+    expect(await check.ask(READING)).toBe(false);
+    expect(check.applyTo(READING)).toEqual(before);
+    refusal = 'exec: "/none"';
+    expect(await check.ask(READING)).toBe(true);
+    expect(check.applyTo(READING)).toEqual(READING);
+  });
+
+  test('that refuses for another reason is not asked again without a new doubt', async () => {
+    refusal = 'no space left on device';
+    check.doubt();
+    expect([await check.ask(READING), await check.ask(READING)]).toEqual([false, false]);
+    expect(asked).toHaveLength(1);
+  });
+
   test('is not asked if all GPUs are broken, and the doubt stays', async () => {
     check.doubt();
     expect(await check.ask({ ...READING, gpus: [card('GPU-a')] })).toBe(false);
     expect(await check.ask(READING)).toBe(true);
     expect(asked).toEqual([['GPU-b']]);
+  });
+
+  test('that is away is not asked, and the doubt stays', async () => {
+    version = async () => Promise.reject(new Error('no answer'));
+    check.doubt();
+    await expect(check.ask(READING)).rejects.toThrow('no answer');
+    version = async () => '1';
+    expect(await check.ask(READING)).toBe(true);
+    expect(asked).toHaveLength(1);
+  });
+
+  test('adds no more faults than the wire allows', async () => {
+    const lost = Array.from({ length: 15 }, (_, n) => ({
+      uuid: `GPU-${n}`,
+      severity: 'broken' as const,
+      detail: 'lost',
+    }));
+    check.doubt();
+    await check.ask(READING);
+    expect(check.applyTo({ ...READING, gpu_faults: lost }).gpu_faults).toHaveLength(GPUS_PER_MACHINE_MAX);
   });
 
   test('is asked again if it refuses GPUs to another rental while it answers', async () => {

@@ -122,12 +122,19 @@ describe('a search', () => {
     expect(await found('/admin/orgs', { search: sign })).toEqual([`with ${sign}`]);
   });
 
-  test('finds people by a part of their e-mail address or name', async () => {
+  test('finds people by a part of their e-mail address, name or id', async () => {
     const { people } = world.rooms.users;
-    for (const name of ['Ada', 'Bea'])
-      await people.add({ email: `${name.toLowerCase()}@example.com`, name, isOperator: false, member: undefined });
+    const ids: string[] = [];
+    for (const name of ['Ada', 'Bea']) {
+      const email = `${name.toLowerCase()}@example.com`;
+      ids.push((await people.add({ email, name, isOperator: false, member: undefined })).id);
+    }
     expect(await found('/admin/users', { search: 'ada@' })).toEqual(['Ada']);
     expect(await found('/admin/users', { search: 'BEA' })).toEqual(['Bea']);
+    expect(await found('/admin/users', { search: String(ids[0]) })).toEqual(['Ada']);
+    const { next_cursor: cursor } = (await get('/admin/users', { search: 'example.com', limit: 1 })).body;
+    const other = await get('/admin/users', { search: 'ada', limit: 1, cursor: String(cursor) });
+    expect(other.body.errors).toMatchObject([{ field: 'cursor' }]);
   });
 
   test('finds machines by a part of their name, their id or the id of their supplier', async () => {

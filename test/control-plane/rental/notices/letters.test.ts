@@ -50,6 +50,19 @@ test.each(LETTERS)('the letter about %s has no line of others', (_what, { subjec
   expect(body).not.toMatch(/[\r\u2028\u202e\0]/);
 });
 
+test('what others have written stands in quotation marks, which it cannot end', () => {
+  const words = 'off" Your account is locked. Sign in at "x';
+  const letter = outageLetter([told('instance.gpu_broken', { name: words, data: { reason: words } })], {
+    ...around,
+    orgName: words,
+  });
+  const shown = `"${words.replaceAll('"', "'")}"`;
+  expect(letter.body).toContain(`organisation ${shown}:`);
+  expect(letter.body).toContain(
+    `A GPU of i-1 (${shown}) is broken. It is not charged until the GPU works again. Reason: ${shown}\n`,
+  );
+});
+
 test('a letter says what is charged since when', () => {
   const named = { name: 'train', data: { since_ms: NOW_MS, reason: null } };
   const { body } = outageLetter(
@@ -75,5 +88,5 @@ test('a letter names fifty, counts the others, and cuts long texts', () => {
   expect(body).toContain('i-49\n- and 3 more\n');
   expect(stoppedLetter(many.slice(0, 50), around).body).not.toContain('more\n');
   const long = outageLetter([told('instance.failed', { data: { reason: 'y'.repeat(301) } })], around).body;
-  expect(long).toContain(` ${'y'.repeat(300)}…\n`);
+  expect(long).toContain(` "${'y'.repeat(300)}…"\n`);
 });

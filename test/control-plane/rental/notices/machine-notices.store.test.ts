@@ -1,5 +1,6 @@
 // Suppliers are mailed when a machine on the market is offline for long, when it is back, and when a GPU of it is broken.
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { join, sql } from '../../../../control-plane/base/db/db.ts';
 import { brought } from '../../../../control-plane/brings.ts';
 import { gpusOf } from '../../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../../control-plane/rental/instances/store.ts';
@@ -123,6 +124,43 @@ test('a machine that leaves the market while it is offline is told no more', asy
   expect(mailed.sent).toHaveLength(1);
 });
 
+test('a machine that is delisted but still has a rental is told', async () => {
+  await mailed.person(machine.orgId, 'owner');
+  await world.db.tx('test.drain', (tx) =>
+    tx.run(sql`update machines set status = 'draining' where id = ${machine.machineId}`),
+  );
+  await world.clock.advance(OFFLINE_MS);
+  await loseHost(world, machine.machineId);
+  await world.clock.advance(OFFLINE_MS);
+  await look();
+  await mailed.gather();
+  expect(mailed.sent[0]?.text).toContain(`${machine.machineId} is offline since`);
+});
+
+test('of more machines than a statement reads, each is told', async () => {
+  await mailed.person(machine.orgId, 'owner');
+  const ids = Array.from({ length: 401 }, () => world.core.ids.uuid());
+  const rows = ids.map((id) => sql`(${id})`);
+  await world.db.tx('test.many', (tx) =>
+    tx.run(
+      sql`insert into machines (id, supplier_id, status, verification_status, region, price_ucents_per_hour, tier, last_heartbeat_ms,
+            created_ms, updated_ms)
+          select n.id, m.supplier_id, m.status, m.verification_status, m.region, m.price_ucents_per_hour, m.tier, ${world.clock.now()},
+            m.created_ms, m.updated_ms
+          from machines m, (with names (id) as (values ${join(rows)}) select id from names) n where m.id = ${machine.machineId}`,
+    ),
+  );
+  await world.clock.advance(OFFLINE_MS);
+  await look();
+  await mailed.gather();
+  expect(mailed.sent[0]?.text).toContain(`- and ${ids.length - 50} more\n`);
+  await world.db.tx('test.return', (tx) => tx.run(sql`update machines set online = 1`));
+  await look();
+  await world.clock.advance(SPAN_MS);
+  await mailed.run();
+  expect(mailed.sent[1]?.text).toContain(`- and ${ids.length - 50} more\n`);
+});
+
 test('after an absence of the control plane, machines have ten minutes to return', async () => {
   await mailed.person(machine.orgId, 'owner');
   await world.rooms.supply.setAllOffline();
@@ -149,6 +187,6 @@ test('a broken GPU of a rental is told to the supplier, who does not learn whose
   await mailed.gather();
   expect(mailed.sent.map(({ to }) => to)).toEqual([supplier.email]);
   const text = mailed.sent[0]?.text ?? '';
-  expect(text).toContain(`A GPU of ${machine.machineId} is broken. ${fault.uuid}: Xid 79\n`);
+  expect(text).toContain(`A GPU of ${machine.machineId} is broken. Reason: "${fault.uuid}: Xid 79"\n`);
   expect(text).not.toMatch(/train|i-[a-z2-7]{20}/);
 });

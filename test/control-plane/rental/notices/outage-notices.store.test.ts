@@ -81,8 +81,17 @@ test('an instance that its host ends, and one with a broken GPU, are told', asyn
   await mailed.gather();
   expect(sent).toHaveLength(1);
   expect(sent[0]?.text).toContain(`${stopped} was ended by its host. It is not charged any more.`);
-  const words = `A GPU of ${broken} is broken. It is not charged until the GPU works again. ${fault.uuid}: Xid 79 Charged: $0\n`;
+  const words = `A GPU of ${broken} is broken. It is not charged until the GPU works again. Reason: "${fault.uuid}: Xid 79 Charged: $0"\n`;
   expect(sent[0]?.text).toContain(words);
+});
+
+test('a credit that waits for the operator is told', async () => {
+  const { world, sent } = mailed;
+  await mailed.person(who.orgId, 'owner');
+  const event = { type: 'instance.credit_held', subjectId: 'i-1', orgId: who.orgId, data: { reason: null } } as const;
+  await world.db.tx('test.event', (tx) => world.rooms.events.append(tx, event));
+  await mailed.gather();
+  expect(sent[0]?.text).toContain('A credit for i-1 waits for the operator.\n');
 });
 
 test('neither a launch that fails nor an end that the customer asks for is mailed', async () => {

@@ -260,50 +260,6 @@ describe('a mail', () => {
     tx: (name, body) => (name === failing ? Promise.reject(new Error('disk full')) : world.db.tx(name, body)),
   });
 
-  test('does not leave if its attempt cannot be written', async () => {
-    const ada = await mailed.person(orgId, 'owner');
-    await append('instance.unreachable', 'i-1');
-    await world.clock.advance(GATHER_MS);
-    const full = mailed.beside(without('notices.try'));
-    await expect(full.run(new AbortController().signal)).rejects.toThrow(`could not be mailed to ${ada.userId}`);
-    expect(mailed.asked).toEqual([]);
-    await mailed.run();
-    expect(toOf(mailed.sent)).toEqual([ada.email]);
-  });
-
-  test('that leaves although its row cannot be deleted is repeated with longer waits', async () => {
-    const ada = await mailed.person(orgId, 'owner');
-    await append('instance.unreachable', 'i-1');
-    await world.clock.advance(GATHER_MS);
-    const full = mailed.beside(without('notices.sent'));
-    for (const [minutes, times] of [
-      [0, 1],
-      [1, 2],
-      [5, 3],
-    ] as const) {
-      await world.clock.advance(minutes * 60_000);
-      await expect(full.run(new AbortController().signal)).rejects.toThrow(`could not be mailed to ${ada.userId}`);
-      await full.run(new AbortController().signal);
-      expect(mailed.sent).toHaveLength(times);
-    }
-  });
-
-  test('that another process has begun to send is left to it', async () => {
-    await mailed.person(orgId, 'owner');
-    await append('instance.unreachable', 'i-1');
-    await world.clock.advance(GATHER_MS);
-    const late: World['db'] = {
-      ...world.db,
-      tx: async (name, body) => {
-        if (name === 'notices.try') await mailed.run();
-        return world.db.tx(name, body);
-      },
-    };
-    mailed.takeOnly(() => false);
-    await mailed.beside(late).run(new AbortController().signal);
-    expect(mailed.asked).toHaveLength(1);
-  });
-
   test('that leaves before its process dies is repeated once by the next process after a minute', async () => {
     const ada = await mailed.person(orgId, 'owner');
     await append('instance.unreachable', 'i-1');
