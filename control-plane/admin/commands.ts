@@ -26,7 +26,7 @@ import { addCreditCommands, addDisputeCommands, addPayoutCommands, addSupplierCo
 import { addModelCommands } from './model-commands.ts';
 import { addOutageCommands, addInstanceCommands, addReservationCommands } from './rental-commands.ts';
 import { addOverviewCommand } from './overview-command.ts';
-import { addSuspensionCommands, addUserCommands, addWebhookCommands } from './people-commands.ts';
+import { addMemberCommands, addSuspensionCommands, addUserCommands, addWebhookCommands } from './people-commands.ts';
 
 const DAY_MS = 86_400_000;
 const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) });
@@ -127,9 +127,7 @@ function addOrgCommands(admin: Command, deps: CommandDeps): void {
   withCommon(org.command('show <id>').description('one of them')).action((id: string, options: CommonOptions) =>
     show(deps, options, { method: 'GET', url: `/admin/orgs/${encodeURIComponent(id)}` }),
   );
-  withPages(org.command('members <id>').description('its members and their roles, newest first')).action(
-    (id: string, options: ListOptions) => showPage(deps, options, `/admin/orgs/${encodeURIComponent(id)}/members`),
-  );
+  addMemberCommands(org, deps);
   addSuspensionCommands(org, deps);
 }
 

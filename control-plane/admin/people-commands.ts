@@ -1,5 +1,5 @@
-// `admin org suspend` and `resume`, and `admin user ...`: organisations that may spend nothing, and the people who sign
-// in. `admin webhook ...`: endpoints of customers whose deliveries fail.
+// `admin org suspend`, `resume`, `members` and `add-member`, and `admin user ...`: organisations that may spend nothing, and the people who sign in.
+// `admin webhook ...`: endpoints of customers whose deliveries fail.
 import type { Command } from 'commander';
 import {
   type CommandDeps,
@@ -26,6 +26,22 @@ export function addSuspensionCommands(org: Command, deps: CommandDeps): void {
   );
   withCommon(org.command('resume <id>').description('end the suspension')).action(
     (id: string, options: CommonOptions) => show(deps, options, { method: 'POST', url: `${urlOf(id)}/resume` }),
+  );
+}
+
+export function addMemberCommands(org: Command, deps: CommandDeps): void {
+  const urlOf = (id: string): string => `/admin/orgs/${encodeURIComponent(id)}/members`;
+  withPages(org.command('members <id>').description('its members and their roles, newest first')).action(
+    (id: string, options: ListOptions) => showPage(deps, options, urlOf(id)),
+  );
+  withCommon(
+    org
+      .command('add-member <id>')
+      .description('make somebody who has an account a member; `user add` makes an account')
+      .requiredOption('--user <user>', 'id or e-mail address')
+      .requiredOption('--role <role>', 'owner, member, billing or read-only'),
+  ).action((id: string, { user, role, ...options }: CommonOptions & { user: string; role: string }) =>
+    show(deps, options, { method: 'POST', url: urlOf(id), payload: { user, role } }),
   );
 }
 

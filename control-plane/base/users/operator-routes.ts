@@ -82,6 +82,7 @@ export function userOperatorRoutes({ db, cursors, users: { people } }: Deps): Ro
       },
     }),
     membersRoute({ db, cursors }),
+    addMemberRoute(people),
   ];
 }
 
@@ -124,5 +125,23 @@ function membersRoute({ db, cursors }: Pick<Deps, 'db' | 'cursors'>): Route {
       const name = `admin/members/${id}`;
       return { status: 200, body: await cursors.page(name, query, rows, { at, show: memberView }) };
     },
+  });
+}
+
+function addMemberRoute(people: Users['people']): Route {
+  return route({
+    ...operator,
+    method: 'POST',
+    path: '/admin/orgs/{id}/members',
+    operationId: 'adminAddMember',
+    summary: 'Make a person who has an account a member of an organisation',
+    params: Id,
+    body: z.strictObject({ user: z.string().min(1).max(255).describe('Id or e-mail address'), role: Role }),
+    responses: { 201: { description: 'The member', schema: Member } },
+    errors: ['not_found', 'conflict'],
+    handler: async ({ params: { id }, body: { user: idOrEmail, role } }) => ({
+      status: 201,
+      body: await people.addTo(id, { idOrEmail, role }),
+    }),
   });
 }

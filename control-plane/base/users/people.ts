@@ -1,5 +1,6 @@
 // People: added by the operator or by signing up, and given access again by a one-time link after they have lost it.
 import type { OperatorUser, Role, SignInMethods } from '../../../shared/api/auth.ts';
+import type { Member } from '../../../shared/api/member.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { hashOf } from '../accounts/api-keys.ts';
@@ -10,7 +11,7 @@ import type { Attempt } from './attempts.ts';
 import { deleteAllCredentials, factorsOf, hasSecond } from './credential-store.ts';
 import { deleteLinks, findLink, replaceLink } from './link-store.ts';
 import { type AccessChange, assertNotBlocked, changeAccess, endMade } from './access.ts';
-import { addMember } from './members.ts';
+import { addMember, memberView } from './members.ts';
 import { deleteSessionsOf } from './session-store.ts';
 import { type NewSession, noteEnded, type Visitor } from './sessions.ts';
 import type { SignIn, SignInDeps } from './sign-in.ts';
@@ -37,6 +38,10 @@ export interface People {
   change(idOrEmail: string, change: AccessChange): Promise<OperatorUser>;
   /** @throws ServiceError `not_found` for a link that was used, replaced or has expired */
   useLink(token: string, password: string, visitor: Visitor): Promise<NewSession>;
+  /**
+   * Makes a person who has an account a member. @throws ServiceError `not_found` for an unknown organisation or person, `conflict` for a member
+   */
+  addTo(orgId: string, member: { idOrEmail: string; role: Role }): Promise<Member>;
   /** Whether the person wants mails about what happens in its organisations. */
   setMailNotices(userId: string, wants: boolean): Promise<void>;
   view(query: Query, row: store.UserRow): Promise<OperatorUser>;
@@ -128,6 +133,7 @@ export function openPeople(deps: PeopleDeps): People {
       accounts.dropKeys(keys);
       return view(db.read, await findByIdOrEmail(db.read, id));
     },
+    addTo: (orgId, member) => addTo(orgId, member, deps),
     useLink: (token, password, visitor) => useLink({ token, password }, visitor, deps),
     setMailNotices: (userId, wants) => db.tx('users.mail_notices', (tx) => store.setMailNotices(tx, userId, wants)),
     view,
@@ -158,6 +164,22 @@ async function useLink(
   });
   accounts.dropKeys(keys);
   return begun;
+}
+
+async function addTo(
+  orgId: string,
+  { idOrEmail, role }: { idOrEmail: string; role: Role },
+  deps: PeopleDeps,
+): Promise<Member> {
+  const { db, accounts } = deps;
+  await accounts.assertOrg(orgId);
+  const { id: userId } = await findByIdOrEmail(db.read, idOrEmail);
+  const added = await db.tx('users.add_to', async (tx) => {
+    await tx.lock('org', orgId);
+    await addMember(tx, { orgId, userId, role, by: 'operator' }, deps);
+    return store.listedMember(tx, orgId, userId);
+  });
+  return memberView(added ?? fail('not_found', `There is no user ${idOrEmail}.`));
 }
 
 /** @throws ServiceError `conflict` if the address is taken */

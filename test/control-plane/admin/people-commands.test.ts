@@ -43,6 +43,22 @@ describe('people', () => {
     await expect(add('no address')).rejects.toThrow('email');
   });
 
+  test('who have an account become members of another organisation, once and with a role that exists', async () => {
+    const { id } = await add('ada@example.com', '--org', orgId, '--role', 'owner');
+    const other = await world.rooms.accounts.createOrg('other');
+    const join = (...more: string[]): Promise<Record<string, unknown>> =>
+      runJson('org', 'add-member', other.id, '--role', 'billing', ...more);
+    expect(await join('--user', 'ADA@example.com')).toMatchObject({ user_id: id, role: 'billing' });
+    await expect(join('--user', String(id))).rejects.toThrow('is a member of the organisation already');
+    await expect(join('--user', 'nobody@example.com')).rejects.toThrow('There is no user nobody@example.com');
+    await expect(join('--user', String(id), '--role', 'king')).rejects.toThrow('role must be one of');
+    await expect(run('org', 'add-member', 'nobody', '--user', String(id), '--role', 'owner')).rejects.toThrow(
+      'no organisation nobody',
+    );
+    expect((await runJson('org', 'members', other.id))['data']).toMatchObject([{ user_id: id, role: 'billing' }]);
+    expect(await world.journal(String(id))).toContain('member.added');
+  });
+
   test('are reset by id or address', async () => {
     const { id, url } = await add('ada@example.com');
     for (const who of [String(id), 'Ada@example.com']) {
