@@ -78,6 +78,13 @@ export function dollarText(ucents: bigint): string {
   return `${sign}${size / UCENTS_PER_DOLLAR}.${fraction}`;
 }
 
+/** Dollars for people with two to four decimals. `up` is for what is needed, and `down` for what is there, so that neither promises too much. */
+export function shortDollarText(ucents: bigint, rounding: 'up' | 'down'): string {
+  const step = UCENTS_PER_CENT / 100n;
+  const over = ((ucents % step) + step) % step;
+  return dollarText(rounding === 'up' && over > 0n ? ucents - over + step : ucents - over);
+}
+
 /**
  * JavaScript prints numbers below 1e-6 and above 1e21 with an exponent; a price must not depend on that. The text keeps its exponent if the number
  * has more than eight decimals. Twenty of them show that, and not yet that it is stored in binary.

@@ -7,6 +7,7 @@ import {
   dollarsFromUcents,
   dollarText,
   nearestUcents,
+  shortDollarText,
   supplierPartUcents,
   ucentsFromDollars,
 } from '../../shared/money.ts';
@@ -79,4 +80,14 @@ describe('dollars', () => {
     const texts = [129_000_000n, 1n, 0n, -1_200n, 100_000_000n].map(dollarText);
     expect(texts).toEqual(['1.29', '0.00000001', '0.00', '-0.000012', '1.00']);
   });
+});
+
+test.each([
+  [166_666_666n, '1.6667', '1.6666'],
+  [200_000_000n, '2.00', '2.00'],
+  [13_145_556n, '0.1315', '0.1314'],
+  [500n, '0.0001', '0.00'],
+  [-500n, '0.00', '-0.0001'],
+])('%s microcents have two to four decimals: at most $%s, at least $%s', (ucents, up, down) => {
+  expect([shortDollarText(ucents, 'up'), shortDollarText(ucents, 'down')]).toEqual([up, down]);
 });

@@ -1,7 +1,7 @@
 // Posts transfers, holds money and reads balances.
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
-import { dollarText, lesserUcents } from '../../../shared/money.ts';
+import { lesserUcents, shortDollarText } from '../../../shared/money.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import { type AccountRef, accountId, hasTotals, wallet } from './accounts.ts';
 import { postedOf } from './proof-store.ts';
@@ -56,9 +56,9 @@ export function openLedger(deps: { clock: Clock }): Ledger {
 
   const refuse: Ledger['refuse'] = async (query, account, neededUcents) => {
     const { availableUcents } = await balance(query, account);
-    const needed = dollarText(neededUcents);
+    const needed = shortDollarText(neededUcents, 'up');
     return fail('insufficient_balance', {
-      detail: `This needs $${needed} and $${dollarText(availableUcents)} is available. Add funds and try again.`,
+      detail: `This needs $${needed} and $${shortDollarText(availableUcents, 'down')} is available. Add funds and try again.`,
     });
   };
 

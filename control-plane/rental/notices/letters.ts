@@ -1,6 +1,6 @@
 // The words of the mails. Pure. A name that people have chosen, or a text of a host, is one line in quotation marks and never stands in a subject.
 import { isoTime } from '../../../shared/clock.ts';
-import { dollarText } from '../../../shared/money.ts';
+import { shortDollarText } from '../../../shared/money.ts';
 import type { EventData } from '../../base/events/events.ts';
 import type { Topic } from './topics.ts';
 
@@ -43,7 +43,7 @@ export function balanceLetter(told: readonly Told[], money: Money, around: Aroun
   const instances = [...new Map(told.map((each) => [each.subjectId, nameOf(each)])).values()];
   return letter(`The balance ends in less than ${belowHours} h`, around, [
     `At ${timeText(around.nowMs)}, the balance of ${orgOf(around)} ends in less than ${belowHours} h at the present rate.`,
-    `The balance is $${dollarText(balanceUcents)}. Running instances cost $${dollarText(rateUcentsPerHour)} an hour.`,
+    `The balance is $${shortDollarText(balanceUcents, 'down')}. Running instances cost $${shortDollarText(rateUcentsPerHour, 'up')} an hour.`,
     'When the balance ends, the instances are stopped and their disks are deleted. These are concerned:',
     listOf(instances),
     `Add funds, or delete instances that you do not need: ${around.origin}/console/usage`,
