@@ -223,6 +223,7 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     columns: ['min_usd_cents', 'max_usd_cents'],
     id: 'chain',
     parts: [{ of: 'methods', columns: ['chain', 'asset', 'available'] }],
+    empty: 'This service takes no stablecoins.',
   },
   {
     words: ['deposit', 'create'],

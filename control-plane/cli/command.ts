@@ -118,20 +118,24 @@ export interface Shown {
   parts?: readonly { of: string; columns: readonly string[] }[];
   /** Members beside a list. For people, they are printed below the rest. */
   sums?: readonly string[];
+  /** What people read if a document has nothing to show; `none` if left out. */
+  empty?: string | undefined;
 }
 
 /** Prints an answer in the form that the options ask for: JSON, only ids, or a table. */
 export function show(deps: SvcDeps, options: CommonOptions, body: unknown, shown: Shown): void {
-  const { rows, columns, id, parts = [], sums = [] } = shown;
+  const { rows, columns, id, parts = [], sums = [], empty = 'none' } = shown;
   if (options.json === true) return deps.print(`${JSON.stringify(body)}\n`);
   const list = rowsOf(body, rows);
   if (options.quiet === true) return deps.print(list.map((row) => `${textOf(row[id])}\n`).join(''));
-  deps.print(tableOf(list, columns, { isOne: rows === undefined && !Array.isArray(body) }));
+  const texts = [tableOf(list, columns, { isOne: rows === undefined && !Array.isArray(body) })];
   for (const part of parts) {
     const partRows = rowsOf(body, part.of);
-    if (partRows.length > 0) deps.print(`\n${part.of}\n${tableOf(partRows, part.columns, { isOne: false })}`);
+    if (partRows.length > 0) texts.push(`\n${part.of}\n${tableOf(partRows, part.columns, { isOne: false })}`);
   }
-  if (isRecord(body) && sums.length > 0) deps.print(`\n${linesOf(body, sums)}`);
+  if (isRecord(body) && sums.length > 0) texts.push(`\n${linesOf(body, sums)}`);
+  const text = texts.join('');
+  deps.print(text === '' ? `${empty}\n` : text);
   const next = nextOf(body, list.at(-1)?.[id]);
   if (next !== undefined) deps.tell(`There are more: ${next}\n`);
 }

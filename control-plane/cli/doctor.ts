@@ -30,6 +30,7 @@ interface Check {
   look(options: CommonOptions, deps: SvcDeps): Promise<string>;
 }
 
+const Organisation = z.looseObject({ suspended_at: z.string().nullable(), suspended_reason: z.string().nullable() });
 const Balance = z.looseObject({ available: z.string() });
 
 const SKEW_MS_MAX = 30_000;
@@ -105,12 +106,18 @@ const CHECKS: readonly Check[] = [
     },
   },
   {
+    name: 'account',
+    needs: 'key',
+    next: 'Use a key with the scope events: read.',
+    look: standing,
+  },
+  {
     name: 'balance',
     needs: 'key',
     next: 'Add funds, or use a key with the scope billing: read.',
     look: async (options, deps) => {
       const { available } = Balance.parse(await signedIn(deps, options).json({ method: 'GET', path: '/balance' }));
-      return `$${available} available`;
+      return `$${available.replace(/(\.\d\d)\d+$/, '$1')} available`;
     },
   },
   {
@@ -181,6 +188,23 @@ async function looked(address: string, deps: SvcDeps): Promise<Response> {
   // Until the body is read or cancelled, its connection stays in use.
   await response.body?.cancel();
   return response;
+}
+
+/** @throws SvcError that says since when and why the organisation is suspended */
+async function standing(options: CommonOptions, deps: SvcDeps): Promise<string> {
+  const asked = signedIn(deps, options).json({ method: 'GET', path: '/organisation' });
+  const found = await asked.catch((error: unknown) => {
+    if (error instanceof SvcError && error.exit === EXIT.notFound) return undefined;
+    throw error;
+  });
+  if (found === undefined) return 'this API does not say whether it is suspended';
+  const { suspended_at: since, suspended_reason: reason } = Organisation.parse(found);
+  if (since === null) return 'not suspended';
+  throw new SvcError(EXIT.failed, {
+    code: 'org_suspended',
+    message: `suspended by the operator since ${since}: ${reason ?? 'without a reason'}`,
+    next: 'Until the operator resumes it, nothing that costs money can start. Ask the operator.',
+  });
 }
 
 async function firstBytes(options: CommonOptions, deps: SvcDeps): Promise<string> {

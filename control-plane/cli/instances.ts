@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { type CommonOptions, number, show, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { EXIT, SvcError } from './exit.ts';
 import { resolveName } from './names.ts';
-import { launch, placed } from './launches.ts';
+import { launch, type LAUNCH_OPTIONS, placed } from './launches.ts';
 import { followLog, Line, writeLine } from './output.ts';
 import { runToEnd } from './run.ts';
 import { WAITS, type WaitFor, waitUntil } from './waiting.ts';
@@ -114,7 +114,7 @@ function waitCommand(parent: Command, deps: SvcDeps): void {
     .option('--timeout <seconds>', 'how long to wait', seconds, TIMEOUT_S)
     .action(async (name: string, options: WaitOptions) => {
       const client = signedIn(deps, options);
-      const instanceId = await resolveName(client, name);
+      const instanceId = await resolveName(client, name, { isRead: options.for === 'terminated' });
       const reached = await waitUntil(client, { instanceId, until: options.for, timeout: options.timeout }, deps);
       show(deps, options, reached, { columns: INSTANCE, id: 'id' });
     });
@@ -127,7 +127,7 @@ function logsCommand(parent: Command, deps: SvcDeps): void {
     .option('--tail <lines>', 'so many of the last lines', number)
     .action(async (name: string, options: CommonOptions & { follow?: boolean; tail?: number }) => {
       const client = signedIn(deps, options);
-      const id = await resolveName(client, name);
+      const id = await resolveName(client, name, { isRead: true });
       const onLine = (line: Line): void => writeLine(line, options, deps);
       if (options.follow === true) return followLog(client, { instanceId: id, tail: options.tail, onLine }, deps);
       const tail = options.tail === undefined ? '' : `?tail=${options.tail}`;
@@ -156,7 +156,7 @@ async function run(argv: string[], options: LaunchOptions, deps: SvcDeps): Promi
 
 async function end(name: string, options: LaunchOptions, deps: SvcDeps): Promise<void> {
   const client = signedIn(deps, options);
-  const instanceId = await resolveName(client, name);
+  const instanceId = await resolveName(client, name, { isRead: false });
   const accepted = await client.json({ method: 'DELETE', path: `/instances/${instanceId}` });
   if (options.wait === true)
     await waitUntil(client, { instanceId, until: 'terminated', timeout: options.timeout }, deps);
@@ -164,8 +164,10 @@ async function end(name: string, options: LaunchOptions, deps: SvcDeps): Promise
 }
 
 function launchOf(argv: string[], options: LaunchOptions, deps: SvcDeps): Record<string, unknown> {
-  const given = {
+  const given: Record<keyof typeof LAUNCH_OPTIONS, unknown> = {
     gpu_type: options.gpuType,
+    gpu_count: options.count,
+    tier: options.tier,
     image: options.image,
     template_id: options.template,
     environment: options.environment,
@@ -183,7 +185,7 @@ function launchOf(argv: string[], options: LaunchOptions, deps: SvcDeps): Record
     entrypoint: options.entrypoint === undefined ? undefined : argumentsOf(options.entrypoint),
   };
   const set = Object.entries(given).filter(([, value]) => value !== undefined);
-  return { gpu_count: options.count, tier: options.tier, ...Object.fromEntries(set) };
+  return Object.fromEntries(set);
 }
 
 /** A name without a value takes that of the caller's own variable, so that a secret need not stand on the command line. */

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import type { Client } from './client.ts';
-import { EXIT, SvcError } from './exit.ts';
+import { EXIT, inOptions, SvcError } from './exit.ts';
 
 /** Loose, so that a newer API with more members is read too. */
 const Operation = z.looseObject({
@@ -21,13 +21,36 @@ interface Placing {
 
 const POLL_MS = 500;
 
+/** The option for each member of a launch. */
+export const LAUNCH_OPTIONS = {
+  gpu_type: '--gpu-type (svc gpu list)',
+  gpu_count: '--count',
+  tier: '--tier',
+  image: '--image',
+  template_id: '--template',
+  environment: '--environment',
+  region: '--region',
+  name: '--name',
+  disk_gb: '--disk',
+  env: '--env',
+  ports: '--port',
+  ssh_key_ids: '--ssh-key',
+  registry_credential_id: '--registry-credential',
+  max_price_per_hour: '--max-price',
+  auto_terminate_hours: '--auto-terminate-hours',
+  auto_terminate_on_exit: '--auto-terminate-on-exit',
+  cmd: '--',
+  entrypoint: '--entrypoint',
+} as const;
+
 /** `signal` ends the request in place of the first Ctrl-C. @throws SvcError */
 export async function launch(client: Client, body: Record<string, unknown>, signal?: AbortSignal): Promise<Operation> {
   const request = { method: 'POST', path: '/instances', body, ...(signal === undefined ? {} : { signal }) };
   try {
     return Operation.parse(await client.json(request));
   } catch (error) {
-    if (!(error instanceof SvcError) || error.exit !== EXIT.interrupted) throw error;
+    if (!(error instanceof SvcError) || error.exit !== EXIT.interrupted)
+      throw inOptions(error, new Map(Object.entries(LAUNCH_OPTIONS)));
     const next = 'The launch may have been accepted, and then costs money. See what there is: svc instance list';
     throw new SvcError(error.exit, { ...error.refusal, next });
   }

@@ -58,7 +58,7 @@ function metricsCommand(noun: Command, deps: SvcDeps): Command {
     .option('--watch', 'again every second, until it is interrupted')
     .action(async (name: string, options: MetricsOptions) => {
       const client = signedIn(deps, options);
-      const id = await resolveName(client, name, isInstance ? 'instance' : 'machine');
+      const id = await resolveName(client, name, { kind: isInstance ? 'instance' : 'machine', isRead: true });
       const path = `/${isInstance ? 'instances' : 'community/machines'}/${id}/metrics`;
       const isWatched = options.watch === true;
       for (let wasAway = false; ;) {

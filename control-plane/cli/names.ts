@@ -11,24 +11,23 @@ interface Listed {
   id: RegExp;
   /** The member that is the id. */
   key: string;
-  /** What a name is looked for among. */
-  among: string;
 }
 
 const KINDS: Readonly<Record<Kind, Listed>> = {
-  instance: { path: '/instances', id: /^i-[a-z2-7]{20}$/, key: 'id', among: 'instance that has not ended' },
+  instance: { path: '/instances', id: /^i-[a-z2-7]{20}$/, key: 'id' },
   machine: {
     path: '/community/machines',
     id: /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i,
     key: 'machine_id',
-    among: 'machine',
   },
 };
 
-const Page = z.looseObject({
-  data: z.array(z.record(z.string(), z.unknown())),
-  next_cursor: z.string().nullable(),
-});
+const Row = z.looseObject({ region: z.string(), status: z.string() });
+const Page = z.looseObject({ data: z.array(Row), next_cursor: z.string().nullable() });
+type Named = z.infer<typeof Row> & { id: string };
+
+/** A machine has none of these, nor `error`. */
+const ENDED: ReadonlySet<string> = new Set(['terminated', 'stopped']);
 
 /** What the argument of a path is: an instance, a machine, or neither. */
 export function kindIn(path: string): Kind | undefined {
@@ -36,33 +35,52 @@ export function kindIn(path: string): Kind | undefined {
   return path.startsWith(`${KINDS.machine.path}/{`) ? 'machine' : undefined;
 }
 
-/** The id of what has this id or name. The name of an instance that has ended does not count. @throws SvcError if none or several have it */
-export async function resolveName(client: Client, text: string, kind: Kind = 'instance'): Promise<string> {
-  const { path, id: form, key, among } = KINDS[kind];
-  if (form.test(text)) return text;
-  const name = encodeURIComponent(text);
-  const found: string[] = [];
+/**
+ * The id of what has this id or name. An instance that has neither ended nor failed comes before the others of its name. Without one, a
+ * command that only reads takes the newest of the others, and any other command takes one that has failed, which still has to be deleted.
+ * @throws SvcError if none or several have it
+ */
+export async function resolveName(
+  client: Client,
+  text: string,
+  { kind = 'instance', isRead }: { kind?: Kind; isRead: boolean },
+): Promise<string> {
+  if (KINDS[kind].id.test(text)) return text;
+  const named = await namedRows(client, text, KINDS[kind]);
+  const open = named.filter(({ status }) => !ENDED.has(status));
+  const live = open.filter(({ status }) => status !== 'error');
+  const others = isRead ? named.slice(0, 1) : open;
+  const wanted = live.length > 0 ? live : others;
+  const [one] = wanted;
+  if (one === undefined) throw unknown(text, kind, named.length > 0);
+  if (wanted.length === 1) return one.id;
+  throw new SvcError(EXIT.failed, {
+    code: 'ambiguous_name',
+    message: `${wanted.length} ${kind}s have the name ${text}`,
+    next: `Name one by its id: ${wanted.map(({ id, region, status }) => `${id} (${region}, ${status})`).join(', ')}`,
+  });
+}
+
+/** All that have this name, the newest first. */
+async function namedRows(client: Client, name: string, { path, key }: Listed): Promise<Named[]> {
+  const found: Named[] = [];
   for (let cursor: string | null = ''; cursor !== null;) {
     const after: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
     const page: z.infer<typeof Page> = Page.parse(
-      await client.json({ method: 'GET', path: `${path}?limit=200&name=${name}${after}` }),
+      await client.json({ method: 'GET', path: `${path}?limit=200&name=${encodeURIComponent(name)}${after}` }),
     );
-    // A machine has neither status.
-    for (const row of page.data)
-      if (row['status'] !== 'terminated' && row['status'] !== 'stopped') found.push(z.string().parse(row[key]));
+    for (const row of page.data) found.push({ ...row, id: z.string().parse(row[key]) });
     cursor = page.next_cursor;
   }
-  const [id, ...others] = found;
-  if (id !== undefined && others.length === 0) return id;
-  if (id === undefined)
-    throw new SvcError(EXIT.notFound, {
-      code: 'not_found',
-      message: `no ${among} has the id or name ${text}`,
-      next: `List them: svc ${kind} list`,
-    });
-  throw new SvcError(EXIT.failed, {
-    code: 'ambiguous_name',
-    message: `${found.length} ${kind}s have the name ${text}`,
-    next: `Name one by its id: ${found.join(', ')}`,
+  return found;
+}
+
+/** `isNamed`: what has the name has ended. */
+function unknown(text: string, kind: Kind, isNamed: boolean): SvcError {
+  const these = isNamed ? ` --name ${/^[\w.-]+$/.test(text) ? text : JSON.stringify(text)}` : '';
+  return new SvcError(EXIT.notFound, {
+    code: 'not_found',
+    message: `no ${kind}${isNamed ? ' that has not ended' : ''} has the id or name ${text}`,
+    next: `List them: svc ${kind} list${these}`,
   });
 }

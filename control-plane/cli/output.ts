@@ -22,13 +22,24 @@ interface Followed {
   /** Number of lines to begin with; undefined: as many as the API sends by itself. */
   tail?: number | undefined;
   onLine(line: Line): void;
+  /** Called when the log has been opened, and when it has broken off or cannot be opened. */
+  onOpen?(isOpen: boolean): void;
+}
+
+/** What is known of a log that is followed. */
+interface Progress {
+  /** How often a line has come, or the log was opened. */
+  signs: number;
+  isOpen: boolean;
+  /** No more lines come. */
+  isOver: boolean;
 }
 
 const AGAIN_MS = 1_000;
 const POLL_MS = 1_000;
-/** The log counts as complete if it was silent for this time after the end of the program. */
+/** The log counts as complete if it was open and silent for this time after the end of the program. */
 const SILENT_MS = 1_000;
-/** A process that the program has left behind may write for ever. */
+/** A process that the program has left behind may write for ever, and the API may stay away. */
 const LAST_LINES_MS_MAX = 60_000;
 /** Added to the number of a signal, as shells do it. */
 const SIGNAL_CODE = 128;
@@ -48,7 +59,11 @@ export function writeLine(line: Line, { json }: CommonOptions, { print, tell }: 
  * Resolves when the container has stopped. If the stream breaks off, it goes on after the last line, also if the API is away for a while.
  * @throws SvcError
  */
-export async function followLog(client: Client, { instanceId, tail, onLine }: Followed, deps: SvcDeps): Promise<void> {
+export async function followLog(
+  client: Client,
+  { instanceId, tail, onLine, onOpen = () => undefined }: Followed,
+  deps: SvcDeps,
+): Promise<void> {
   const { clock, interrupted: signal } = deps;
   let wasOpen = false;
   for (let since: string | undefined; ;) {
@@ -62,6 +77,9 @@ export async function followLog(client: Client, { instanceId, tail, onLine }: Fo
     const opening = client.open({ method: 'GET', path, signal });
     const response = wasOpen ? await unlessAway(opening) : await opening;
     wasOpen = true;
+    onOpen(response !== undefined);
+    const openedMs = Date.parse(response?.headers.get('date') ?? '');
+    let earlier = 0;
     try {
       for await (const { type, data } of response === undefined ? [] : eventsOf(response)) {
         if (type === 'end') return;
@@ -69,10 +87,15 @@ export async function followLog(client: Client, { instanceId, tail, onLine }: Fo
         if (line === undefined) continue;
         since = line.at;
         onLine(line);
+        if (!(Date.parse(line.at) < openedMs)) continue;
+        earlier += 1;
+        if (earlier === LOG_LINES_MAX)
+          deps.tell(`Lines before the last ${LOG_LINES_MAX} may be missing: the API gives no more of the past.\n`);
       }
     } catch (error) {
       if (signal.aborted) throw error;
     }
+    onOpen(false);
     await clock.sleep(AGAIN_MS, signal);
     if (signal.aborted) throw interruption();
   }
@@ -86,19 +109,30 @@ export async function followProgram(
 ): Promise<Ending> {
   const ending = new AbortController();
   const signal = AbortSignal.any([deps.interrupted, ending.signal]);
-  let count = 0;
-  const counted = (line: Line): void => {
-    count += 1;
-    onLine(line);
+  const log: Progress = { signs: 0, isOpen: false, isOver: false };
+  const followed: Followed = {
+    instanceId,
+    // The program may have written much before the first login was possible.
+    tail: LOG_LINES_MAX,
+    onLine: (line) => {
+      log.signs += 1;
+      onLine(line);
+    },
+    onOpen: (isOpen) => {
+      log.signs += 1;
+      log.isOpen = isOpen;
+    },
   };
-  // The program may have written much before the first login was possible.
-  const followed = { instanceId, tail: LOG_LINES_MAX, onLine: counted };
-  const following = followLog(client, followed, { ...deps, interrupted: signal }).catch((error: unknown) => {
-    if (!signal.aborted) deps.tell(`The log cannot be read any more: ${messageOf(error)}\n`);
-  });
+  const following = followLog(client, followed, { ...deps, interrupted: signal })
+    .catch((error: unknown) => {
+      if (!signal.aborted) deps.tell(`The log cannot be read any more: ${messageOf(error)}\n`);
+    })
+    .finally(() => (log.isOver = true));
   try {
     const ended = await endOf(client, instanceId, deps);
-    await silence(() => count, deps);
+    await rest(log, deps);
+    if (!log.isOpen && !log.isOver && !deps.interrupted.aborted)
+      deps.tell(`The rest of the log could not be read. Read it: svc logs ${instanceId}\n`);
     return ended;
   } finally {
     ending.abort();
@@ -135,11 +169,12 @@ function endingOf({ code, signal }: MainExit): Ending {
   return { code: SIGNAL_CODE + number, words: `was ended by signal ${signal ?? 'unknown'}` };
 }
 
-/** Resolves when no line has come for a moment. */
-async function silence(count: () => number, { clock, interrupted: signal }: SvcDeps): Promise<void> {
+/** Resolves when the log is open and no line has come for a moment. A log that has broken off goes on after its last line when it is open again. */
+async function rest(log: Progress, { clock, interrupted: signal }: SvcDeps): Promise<void> {
   const untilMs = clock.monotonicMs() + LAST_LINES_MS_MAX;
-  for (let seen = -1; seen !== count() && clock.monotonicMs() < untilMs && !signal.aborted;) {
-    seen = count();
+  const isDone = (seen: number): boolean => log.isOver || (log.isOpen && seen === log.signs);
+  for (let seen = -1; !isDone(seen) && clock.monotonicMs() < untilMs && !signal.aborted;) {
+    seen = log.signs;
     await clock.sleep(SILENT_MS, signal);
   }
 }

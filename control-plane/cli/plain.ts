@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { messageOf } from '../../shared/errors.ts';
 import type { Client } from './client.ts';
-import { EXIT, SvcError } from './exit.ts';
+import { EXIT, inOptions, SvcError } from './exit.ts';
 import {
   asStranger,
   type CommonOptions,
@@ -24,8 +24,11 @@ export interface PlainOption {
   in: 'query' | 'body';
   /** The member of the query or body. */
   to: string;
-  /** How the text becomes a value; `text` if left out. `file` reads the file of this name, and `machine` finds the id of a machine. */
-  as?: 'text' | 'number' | 'list' | 'flag' | 'file' | 'machine';
+  /**
+   * How the text becomes a value; `text` if left out. `file` reads the file of this name, and `machine` finds the id of a machine. `nullable` is a
+   * text that is null if it is empty.
+   */
+  as?: 'text' | 'nullable' | 'number' | 'list' | 'flag' | 'file' | 'machine';
   required?: boolean;
   /** The value that is sent for an option without a text (`as: 'flag'`). */
   value?: string;
@@ -110,21 +113,24 @@ async function runPlain(
   deps: SvcDeps,
 ): Promise<void> {
   const client = plain.isOpen === true ? asStranger(deps, options) : signedIn(deps, options);
+  const { query, body } = await requestOf(plain, options, client);
   let path = plain.path;
   for (const text of texts) {
     const kind = kindIn(path);
-    const id = kind === undefined ? text : await resolveName(client, text, kind);
+    const id = kind === undefined ? text : await resolveName(client, text, { kind, isRead: plain.method === 'GET' });
     path = path.replace(/\{\w+\}/, encodeURIComponent(id));
   }
-  const { query, body } = await requestOf(plain, options, client);
-  const answer = await client.json({
+  const request = {
     method: plain.method,
     path: query.size === 0 ? path : `${path}?${query.toString()}`,
     ...(body === undefined ? {} : { body }),
+  };
+  const answer = await client.json(request).catch((error: unknown) => {
+    throw inOptions(error, new Map(optionsOf(plain).map((option) => [option.to, longOf(option)])));
   });
   if (answer === null) return deps.tell(`${plain.done ?? 'done'}\n`);
-  const { rows, columns = [], id = 'id', parts = [], sums = [] } = plain;
-  show(deps, options, answer, { rows, columns, id, parts, sums });
+  const { rows, columns = [], id = 'id', parts = [], sums = [], empty } = plain;
+  show(deps, options, answer, { rows, columns, id, parts, sums, empty });
 }
 
 async function requestOf(
@@ -141,6 +147,8 @@ async function requestOf(
     if (option.in === 'query') query.set(option.to, textOf(value));
     else place(body, option.to.split('.'), value);
   }
+  if (plain.method === 'PATCH' && Object.keys(body).length === 0)
+    throw usage(`give at least one of ${optionsOf(plain).map(longOf).join(', ')}`);
   const hasBody = plain.options?.some((option) => option.in === 'body') === true || plain.body !== undefined;
   return { query, body: hasBody ? body : undefined };
 }
@@ -156,10 +164,16 @@ function place(body: Record<string, unknown>, [name = '', ...rest]: readonly str
   place(inner, rest, value);
 }
 
+/** The option as a person writes it: `--max-price`. */
+function longOf({ flags }: PlainOption): string {
+  return /--[\w-]+/.exec(flags)?.[0] ?? '';
+}
+
 /** The member in which commander stores an option: `--max-price <usd>` is `maxPrice`. */
-function attributeOf({ flags }: PlainOption): string {
-  const name = /--([\w-]+)/.exec(flags)?.[1] ?? '';
-  return name.replaceAll(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
+function attributeOf(option: PlainOption): string {
+  return longOf(option)
+    .slice(2)
+    .replaceAll(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
 }
 
 async function valueOf({ flags, as = 'text' }: PlainOption, text: string, client: Client): Promise<unknown> {
@@ -171,7 +185,9 @@ async function valueOf({ flags, as = 'text' }: PlainOption, text: string, client
     case 'file':
       return contentOf(flags, text);
     case 'machine':
-      return resolveName(client, text, 'machine');
+      return resolveName(client, text, { kind: 'machine', isRead: true });
+    case 'nullable':
+      return text === '' ? null : text;
     case 'text':
     case 'flag':
       return text;
@@ -187,5 +203,9 @@ function contentOf(flags: string, path: string): string {
 }
 
 function invalid(flags: string, rule: string): never {
-  throw new SvcError(EXIT.usage, { code: 'usage', message: `${flags} ${rule}` });
+  throw usage(`${flags} ${rule}`);
+}
+
+function usage(message: string): SvcError {
+  return new SvcError(EXIT.usage, { code: 'usage', message });
 }

@@ -113,7 +113,7 @@ export function runsNoMore(status: string): boolean {
 }
 
 async function connectionOf(client: Client, name: string): Promise<Reached> {
-  const id = await resolveName(client, name);
+  const id = await resolveName(client, name, { isRead: false });
   const {
     connection,
     status,

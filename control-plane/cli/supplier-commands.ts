@@ -97,7 +97,7 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
     help: 'rename a machine, or change its price or region for rentals from now on',
     method: 'PATCH',
     path: '/community/machines/{id}',
-    options: [NAME, REGION, PRICE],
+    options: [{ ...NAME, help: `${NAME.help}; '' removes it`, as: 'nullable' }, REGION, PRICE],
     columns: MACHINE,
     id: 'machine_id',
   },

@@ -49,10 +49,12 @@ async function waitFor(client: Client, wait: Wait, clock: Clock): Promise<Waited
     for (let pollMs = 1_000; ; pollMs = Math.min(2 * pollMs, POLL_MS_MAX)) {
       const instance = await read(client, wait.instanceId, AbortSignal.any([wait.signal, late.signal]));
       const words = instance === undefined ? 'unknown: the API could not be reached' : wordsOf(instance);
+      const isLost = instance !== undefined && isHopeless(instance, wait.until) && !(await isReached(instance, wait));
+      // The error has the words of the status.
+      if (isLost) throw hopeless(instance, wait.until);
       if (words !== last) wait.onChange(words);
       last = words;
       if (instance !== undefined && (await isReached(instance, wait))) return instance;
-      if (instance !== undefined && isHopeless(instance, wait.until)) throw hopeless(instance, wait.until);
       const leftMs = untilMs - clock.monotonicMs();
       if (leftMs <= 0) throw timedOut(wait, last);
       await changes.next(Math.min(leftMs, changes.isLive() ? SILENT_MS : pollMs));

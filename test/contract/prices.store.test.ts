@@ -62,6 +62,8 @@ describe('max_price_per_hour', () => {
     await api.world.drive();
     const operation = await api.call('GET', `/v1/operations/${String(json['operation_id'])}`, { key: owner.key });
     expect(operation.json).toMatchObject({ state: 'failed', error: { code: 'operation_failed' } });
+    const detail = expect.stringMatching(/ The price cap is what the first host costs, \$1\.00 an hour\.$/) as string;
+    expect(operation.json).toMatchObject({ error: { detail } });
     await api.world.machine({ dollars: 1 });
     const second = await launch({ max_price_per_hour: 5 });
     expect(second.status).toBe(202);

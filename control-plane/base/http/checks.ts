@@ -83,7 +83,7 @@ export function assertUnrestricted({ restriction }: Caller, route: Route): void 
   if (restriction === 'suspended' && route.spends === true) {
     fail(
       'org_suspended',
-      'The operator has suspended this organisation. It can read, export and delete, but start nothing that costs money. Ask the operator.',
+      'The operator has suspended this organisation. It can read, export and delete, but start nothing that costs money. GET /v1/organisation says why. Ask the operator.',
     );
   }
   if (restriction === 'unfunded' && needsFunds(route)) {

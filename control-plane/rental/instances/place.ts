@@ -180,7 +180,16 @@ export async function explainNoPlace(
   }
   const request = capacityRequest(instance, nowMs);
   if (request.offeringId !== null) return explainPin(request.offeringId, await findListed(query, request.offeringId));
-  return { code: 'no_capacity', detail: explain(request, await narrowing(query, request)) };
+  const left = await narrowing(query, request);
+  const isTooDear = left.affordable === 0 && left.priced < left.trusted;
+  const cap = isTooDear ? wordsOfFirstPrice(instance, request) : '';
+  return { code: 'no_capacity', detail: `${explain(request, left)}${cap}` };
+}
+
+/** A boot rescue never costs more than the first placement, and the customer may know of no other cap. */
+function wordsOfFirstPrice(instance: store.InstanceRow, { maxPriceUcentsPerHour: cap }: CapacityRequest): string {
+  const first = instance.price_ucents_per_hour;
+  return cap === first ? ` The price cap is what the first host costs, $${dollarText(first)} an hour.` : '';
 }
 
 function explainPin(

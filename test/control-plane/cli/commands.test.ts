@@ -152,6 +152,16 @@ test('the bill shows people what each section and each line took, and not only t
   );
 });
 
+test.each([
+  [['deposit', 'methods'], { min_usd_cents: null, methods: [] }, 'This service takes no stablecoins.\n'],
+  [['environment', 'list'], { frameworks: [] }, 'none\n'],
+])('svc %j says so if there is nothing to show', async (argv, document, told) => {
+  const answer: typeof fetch = async () => Response.json(document);
+  const strange = openSvc({ baseUrl: 'https://api.test/v1', key: 'svc_live_x', fetch: answer });
+  expect(await strange.run(...argv)).toEqual({ code: 0, stdout: told, stderr: '' });
+  strange.close();
+});
+
 test('the statement of a supplier has its sums and its lines too', () => {
   const statement = named.find(([words]) => words === 'machine statement')?.[1];
   expect(statement?.parts?.map(({ of }) => of)).toEqual(['totals', 'lines']);

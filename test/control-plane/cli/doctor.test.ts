@@ -1,6 +1,6 @@
 // `svc doctor`: what it finds, and that it never waits long for anything.
 import { expect, test } from 'vitest';
-import { api, openSvcForEachTest, svcOf } from './svc-of-test.ts';
+import { api, openSvcForEachTest, owner, svcOf } from './svc-of-test.ts';
 
 openSvcForEachTest();
 
@@ -27,10 +27,11 @@ test('doctor names the cause once if nobody answers, and leaves out what needs a
   expect(stdout).toMatch(/^skip {2}clock {5}not checked: it needs api\n/m);
   expect(stdout).toMatch(/^skip {2}key {7}not checked: it needs api\n/m);
   expect(stdout).toMatch(
-    /^skip {2}balance {3}not checked: it needs key\nskip {2}stream {4}not checked: it needs key\n/m,
+    /^skip {2}account {3}not checked: it needs key\nskip {2}balance {3}not checked: it needs key\n/m,
   );
+  expect(stdout).toMatch(/^skip {2}stream {4}not checked: it needs key\n/m);
   expect(stdout).not.toContain('svc doctor');
-  expect(stderr).toMatch(/^svc: 1 of 7 checks failed/);
+  expect(stderr).toMatch(/^svc: 1 of 8 checks failed/);
 });
 
 test('doctor does not advise itself if the network fails between two checks', async () => {
@@ -41,6 +42,28 @@ test('doctor does not advise itself if the network fails between two checks', as
   const { stdout } = await svcOf({ fetch: breaking }).run('doctor');
   expect(stdout).toMatch(/^FAIL {2}key {7}\S+ could not be reached: read ECONNRESET\n +Check the address, your proxy/m);
   expect(stdout).not.toContain('svc doctor');
+});
+
+test('doctor says since when and why an organisation is suspended, and what that keeps it from', async () => {
+  expect((await svcOf().run('doctor')).stdout).toMatch(/^ok {4}account {3}not suspended$/m);
+  await api.world.rooms.accounts.suspendOrg(owner.orgId, 'unpaid');
+  const since = new Date(api.world.clock.now()).toISOString();
+  const { stdout, code } = await svcOf().run('doctor');
+  expect(stdout).toMatch(new RegExp(`^FAIL  account   suspended by the operator since ${since}: unpaid$`, 'm'));
+  expect(stdout).toMatch(/^ +Until .* nothing that costs money can start\. Ask the operator\.$/m);
+  expect(code).toBe(1);
+});
+
+test('doctor shows whole cents of the balance', async () => {
+  const broken: typeof fetch = async (url, init) =>
+    new Request(url).url.endsWith('/balance') ? Response.json({ available: '0.13945556' }) : fetch(url, init);
+  expect((await svcOf({ fetch: broken }).run('doctor')).stdout).toMatch(/^ok {4}balance {3}\$0\.13 available$/m);
+});
+
+test('doctor takes an API that is older than it for no failure', async () => {
+  const old: typeof fetch = async (url, init) =>
+    new Request(url).url.endsWith('/organisation') ? Response.json({}, { status: 404 }) : fetch(url, init);
+  expect((await svcOf({ fetch: old }).run('doctor')).stdout).toMatch(/^ok {4}account {3}.* does not say/m);
 });
 
 /** Answers of this server never come. */
@@ -66,7 +89,7 @@ test('doctor gives up a check that has no answer in time, and goes on with the n
   expect(code).toBe(1);
   expect(stdout).toMatch(/^FAIL {2}api +no answer after 10 s$/m);
   expect(stdout).toMatch(/^(ok  |FAIL) {2}ssh/m);
-  expect(stderr).toMatch(/^svc: \d of 7 checks failed/);
+  expect(stderr).toMatch(/^svc: \d of 8 checks failed/);
   // The API answers, and holds back what needs a key.
   const half: typeof fetch = async (url, init) =>
     new Request(url).url.includes('/gpu-types') ? Response.json({}) : silent()(url, init);

@@ -125,6 +125,15 @@ test("an empty argument clears the image's command and its entrypoint, which are
   expect(sent.body).toEqual({ gpu_count: 1, tier: 'on_demand', image: 'busybox' });
 });
 
+test('a refusal in the words of the API names the options that stand for them', async () => {
+  const { code, stderr } = await svcOf().run('instance', 'create', '--image', 'busybox');
+  expect(code).toBe(1);
+  expect(stderr).toContain('gpu_type is required without template_id');
+  expect(stderr).toMatch(/\ngpu_type is --gpu-type \(svc gpu list\), template_id is --template\.\n$/);
+  const enroll = await svcOf().run('machine', 'enroll', '--region', 'eu', '--price', '-1');
+  expect(enroll.stderr).toMatch(/price_per_hour.*\nprice_per_hour is --price\.\n$/);
+});
+
 describe('waiting', () => {
   test('wait follows an instance until it runs, one line for each change', async () => {
     await api.world.machine();
@@ -161,6 +170,16 @@ describe('waiting', () => {
     expect(code).toBe(5);
     expect(stderr).toMatch(/will not become running: it is terminated/);
     expect((await svcOf().run('wait', id, '--for', 'terminated')).code).toBe(0);
+  });
+
+  test('a wait for the end of an instance that has failed exits with 5 and the reason', async () => {
+    await api.world.machine();
+    const id = await api.world.run(owner, { auto_terminate_on_exit: true });
+    await api.world.observe(id, { phase: 'failed', failure_code: 'out_of_memory' });
+    await api.world.drive();
+    const { code, stderr } = await svcOf().run('wait', id, '--for', 'terminated');
+    expect(code).toBe(5);
+    expect(stderr).toMatch(/will not become terminated: it is error: The container was killed/);
   });
 
   test('a network that fails meanwhile is unknown, not failed', async () => {
@@ -226,7 +245,7 @@ describe('waiting', () => {
     const { code, stderr } = await svcOf().run('wait', id);
     expect(code).toBe(5);
     expect(stderr).toContain('bad image');
-    expect(stderr).toMatch(/^[^\p{Cc}]*\n[^\p{Cc}]*\n[^\p{Cc}]*\n$/u);
+    expect(stderr).toMatch(/^[^\p{Cc}]*\n[^\p{Cc}]*\n$/u);
   });
 
   test('reachable needs an SSH server that answers', async () => {
@@ -278,7 +297,8 @@ describe('names', () => {
     expect((await svc.run('instance', 'get', 'train & test', '-q')).stdout).toBe(`${id}\n`);
     expect(lists).toEqual(['train & test']);
     await api.world.end(owner, id);
-    expect((await svc.run('instance', 'get', 'train & test')).code).toBe(3);
+    const refused = await svc.run('instance', 'delete', 'train & test');
+    expect(refused).toMatchObject({ code: 3, stderr: expect.stringContaining('svc instance list --name') as string });
     expect((await svc.run('instance', 'list', '--name', 'train & test', '-q')).stdout).toBe(`${id}\n`);
     expect((await svc.run('instance', 'list', '--name', 'train', '-q')).stdout).toBe('');
   });
@@ -291,7 +311,34 @@ describe('names', () => {
     const { code, stderr } = await svcOf().run('instance', 'delete', 'train');
     expect(code).toBe(1);
     expect(stderr).toContain('2 instances have the name train');
-    expect(stderr).toContain(id);
+    expect(stderr).toContain(`${id} (eu-west, allocating)`);
     expect(stderr).toContain(other);
+  });
+
+  test('what only reads takes the newest that has ended or failed, if none is left that has not', async () => {
+    await api.world.machine();
+    const svc = svcOf();
+    const failed = await api.world.run(owner, { name: 'j0', auto_terminate_on_exit: true });
+    await api.world.observe(failed, { phase: 'failed', failure_code: 'out_of_memory' });
+    await api.world.drive();
+    await api.world.clock.advance(1_000);
+    const ended = await api.world.run(owner, { name: 'j0' });
+    await api.world.end(owner, ended);
+    expect((await svc.run('instance', 'get', 'j0', '-q')).stdout).toBe(`${ended}\n`);
+    expect((await svc.run('instance', 'bill', 'j0', '-q')).stdout).toBe(`${ended}\n`);
+    expect((await svc.run('wait', 'j0', '--for', 'terminated', '-q')).stdout).toBe(`${ended}\n`);
+    expect((await svc.run('logs', 'j0')).stderr).toContain('This instance has no container');
+    expect((await svc.run('instance', 'metrics', 'j0')).stderr).toBe('There are no figures of the last minutes.\n');
+    // Only a DELETE terminates an instance that has failed.
+    expect((await svc.run('instance', 'rename', 'j0', '--name', 'j1', '-q')).stdout).toBe(`${failed}\n`);
+    const refused = await svc.run('wait', 'j0');
+    expect(refused).toMatchObject({
+      code: 3,
+      stderr: expect.stringContaining('svc instance list --name j0') as string,
+    });
+    await api.world.machine();
+    const running = await api.world.run(owner, { name: 'j1' });
+    expect((await svc.run('instance', 'get', 'j1', '-q')).stdout).toBe(`${running}\n`);
+    expect((await svc.run('wait', 'j1', '-q')).stdout).toBe(`${running}\n`);
   });
 });

@@ -16,6 +16,17 @@ test('a machine is registered with a name, listed with it and renamed', async ()
   expect(renamed.stdout).toMatch(/^name +rack 8$/m);
 });
 
+test('an empty name removes the name, and a change without an option names the options', async () => {
+  const id = await bringMachine(api, owner, { name: 'rack 7' });
+  expect((await svcOf().run('machine', 'change', 'rack 7', '--name', '', '-q')).stdout).toBe(`${id}\n`);
+  expect((await svcOf().run('machine', 'get', 'rack 7')).code).toBe(3);
+  expect(await svcOf().run('machine', 'change', id)).toEqual({
+    code: 2,
+    stdout: '',
+    stderr: 'svc: give at least one of --name, --region, --price\n',
+  });
+});
+
 test('each command takes the name for the id, and so does the option of the earnings', async () => {
   const id = await bringMachine(api, owner, { name: 'rack 7' });
   const of = async (...argv: string[]): Promise<string> => (await svcOf().run('machine', ...argv, '-q')).stdout;

@@ -24,7 +24,7 @@ describe('exit codes and errors', () => {
     [['wait', 'x', '--for', 'never'], 2, /must be running, terminated, reachable/],
     [['cp', 'a', 'b'], 2, /one of the two paths must be on an instance/],
     [['instance', 'get', 'i-aaaaaaaaaaaaaaaaaaaa'], 3, /There is no instance/],
-    [['instance', 'get', 'no-such-name'], 3, /no instance that has not ended has the id or name no-such-name/],
+    [['instance', 'get', 'no-such-name'], 3, /no instance has the id or name no-such-name/],
     [['instance', 'create', '--image', 'busybox', '--count', '0'], 1, /gpu_count must be/],
     [['--help'], 0, /^$/],
   ])('svc %j exits with %i', async (argv, code, stderr) => {
