@@ -41,7 +41,11 @@ function figuresOf({ ledger, machines, gpus, outages, launches, ...rest }: Overv
     ],
     ['control planes', `${1 + secondaries}`, 'the primary and those that serve beside it'],
     ['links', `${machines.linked} of ${machines.listed} machines`, ''],
-    ['rented', `${gpus.rented} of ${gpus.offered} GPUs`, `$${gpus.revenue_per_hour} an hour`],
+    [
+      'rented',
+      `${gpus.rented} GPUs`,
+      `on the market now: ${gpus.offered}, rented or not; $${gpus.revenue_per_hour} an hour`,
+    ],
     ['outages now', `${outages.machines} machines`, `${outages.rentals} rentals are not charged`],
     [
       'launches',

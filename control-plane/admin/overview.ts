@@ -83,7 +83,8 @@ export async function overviewOf(deps: OverviewDeps): Promise<Overview> {
     due,
     models: models.flat(),
     traffic,
-    last_day: day,
+    // The current minute is not noted yet.
+    last_day: { ...day, silent_most: Math.max(day.silent_most, machines.listed - machines.linked) },
   };
 }
 

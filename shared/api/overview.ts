@@ -76,7 +76,7 @@ const OverviewDay = z.strictObject({
     .describe(
       'First the spans of the connections, by minute, then the spans of the outages. Both can cover the same time. There is no span before the first recorded minute',
     ),
-  silent_most: count.describe('The largest number of machines that were not connected in one minute'),
+  silent_most: count.describe('The largest number of machines that were not connected in one minute, or are not now'),
   outages: count.describe(
     'Number of outages that began within this time or still last; at most 200 of each group are counted',
   ),

@@ -54,6 +54,8 @@ test('an installation that takes no stablecoins offers none', async () => {
   await page.goto(`${pages.origin}/console/deposits`);
   await page.getByText('This installation takes no stablecoins.').waitFor();
   expect(await page.getByRole('button', { name: 'Get an address' }).count()).toBe(0);
+  await page.getByText('This installation takes no stablecoins, so none is listed.').waitFor();
+  expect(await page.getByText('svc deposit create').count()).toBe(0);
   expect(await axeFindings(page)).toEqual([]);
 });
 
@@ -82,6 +84,20 @@ describe('with a balance', () => {
     await funded.getByText(/--image busybox --port 8080\/http --port web$/).waitFor();
     await send.click();
     await funded.getByText('Ports (ports[1].port) must be a number').waitFor();
+  });
+
+  test.each([
+    [1_440, 'H100 SXM 80 GB'],
+    [390, 'H100 SXM 80 GB eu-west'],
+  ])('at %d px, an offering is called %s', async (width, name) => {
+    await funded.setViewportSize({ width, height: 900 });
+    await funded.goto(`${pages.origin}/console/launch`);
+    const offering = funded.getByRole('radio', { name, exact: true });
+    await offering.first().waitFor();
+    expect(await offering.first().locator('xpath=ancestor::label').textContent()).toBe('H100 SXM 80 GB eu-west');
+    const shots = process.env['CONSOLE_SHOTS'];
+    if (shots !== undefined) await funded.screenshot({ path: `${shots}/launch-${width}.png` });
+    await funded.setViewportSize({ width: 1_440, height: 900 });
   });
 
   test('a person whose role may not launch is told so', async () => {

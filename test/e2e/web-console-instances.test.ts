@@ -80,6 +80,21 @@ test('the ribbon of a row says in words what was charged, starting, and not char
   expect(await ribbonOf('eval-nightly')).toMatch(/hours: \d+ s starting$|hours: nothing$/);
 });
 
+test.each([1_024, 1_440])('the GPUs and the region of a row stand in one line each at %d px', async (width) => {
+  await page.setViewportSize({ width, height: 900 });
+  await page.goto(`${pages.origin}/console/instances`);
+  const cell = rowOf('llama-serve').getByRole('cell').nth(1);
+  const lineHeight = 1.43 * 16;
+  for (const text of ['1 × H100 SXM', 'eu-west'])
+    expect((await cell.getByText(text, { exact: true }).boundingBox())?.height).toBeLessThan(lineHeight);
+  const cut = await page.evaluate(
+    `(() => { const table = document.querySelector('.scroll'); return table.scrollWidth - table.clientWidth; })()`,
+  );
+  expect(cut).toBe(0);
+  const shots = process.env['CONSOLE_SHOTS'];
+  if (shots !== undefined) await page.screenshot({ path: `${shots}/instances-${width}.png`, fullPage: true });
+});
+
 test('the badge of an instance that starts turns, but not for a person who asks for less motion', async () => {
   const moving = () => page.evaluate<number>('document.getAnimations().length');
   await page.emulateMedia({ reducedMotion: 'no-preference' });
@@ -123,6 +138,40 @@ describe.each([
     const file = `instances-${isPhone ? 'phone' : 'wide'}-${isDark ? 'dark' : 'light'}.png`;
     if (shots !== undefined) await shown.screenshot({ path: `${shots}/${file}`, fullPage: true });
   });
+});
+
+test('a batch job whose program failed looks different from one that ended well, and its page has the image', async () => {
+  const { world } = pages.api;
+  await world.machine({ gpus: 2, dollars: 2.19 });
+  const runJob = async (name: string, code: number): Promise<void> => {
+    const id = await world.launch(account, { name, image: 'busybox', auto_terminate_on_exit: true });
+    await world.drive();
+    await world.start(id);
+    const exit = { host_key: 'ssh-ed25519 AAAA', main_exit: { code, signal: null } };
+    await world.observe(id, { phase: 'running', ...exit });
+    await world.drive();
+    await world.clock.advance(60_000);
+    await world.drive();
+    await world.observe(id, { phase: 'stopped', ...exit });
+    await world.drive();
+  };
+  await runJob('job-good', 0);
+  await runJob('job-bad', 3);
+  await page.setViewportSize({ width: 1_440, height: 900 });
+  await page.goto(`${pages.origin}/console/instances`);
+  await rowOf('job-good').getByText('terminated', { exact: true }).waitFor();
+  await rowOf('job-bad').getByText('terminated, exit code 3', { exact: true }).waitFor();
+  const shots = process.env['CONSOLE_SHOTS'];
+  if (shots !== undefined) await page.screenshot({ path: `${shots}/jobs.png`, fullPage: true });
+  await page.getByRole('link', { name: 'job-bad' }).click();
+  await page.getByText('terminated, exit code 3', { exact: true }).waitFor();
+  await page.getByText(/^(.*\/)?busybox(:latest)?@sha256:[0-9a-f]{64}$/).waitFor();
+  await page
+    .getByText(/^The main process exited with code 3; counts from \d\d:\d\d:\d\d$/)
+    .first()
+    .waitFor();
+  expect(await axeFindings(page)).toEqual([]);
+  if (shots !== undefined) await page.screenshot({ path: `${shots}/job-bad.png`, fullPage: true });
 });
 
 test('no page has broken the policy, thrown an error or left the origin', () => {

@@ -139,6 +139,28 @@ test('a machine that nothing has run on says so', async () => {
   expect(await axeFindings(page)).toEqual([]);
 });
 
+test('a machine that has never enrolled asks for its enrolment alone, on the page of its supplier and of an operator', async () => {
+  const { world } = pages.api;
+  const body = { region: 'eu-west', price_per_hour: 2 };
+  const made = await pages.api.call('POST', '/v1/community/machines', { key: supplier.key, body });
+  const id = String((made.json['machine'] as { machine_id: string }).machine_id);
+  const operator = await pages.signedIn(await addPerson(world, undefined, { isOperator: true, isStrong: true }));
+  for (const [on, path] of [[page, 'machines'] as const, [operator, 'operate/fleet'] as const]) {
+    await on.goto(`${pages.origin}/console/${path}/${id}`);
+    await on.getByText('Install the agent on the host with the enrolment token.').waitFor();
+    expect(await on.locator('.steps .wide').count()).toBe(1);
+    expect(await on.locator('.steps .at', { hasText: 'waiting' }).count()).toBeGreaterThan(8);
+    expect(await on.getByText('does not answer').count()).toBe(0);
+    const figures = await on.getByRole('region', { name: 'Figures' }).innerText();
+    expect(figures).not.toContain('no data rented');
+    expect(figures).not.toContain('0 of 0 launches');
+    expect(await axeFindings(on)).toEqual([]);
+    const shots = process.env['CONSOLE_SHOTS'];
+    if (shots !== undefined)
+      await on.screenshot({ path: `${shots}/never-${path.replace('/', '-')}.png`, fullPage: true });
+  }
+});
+
 test.each([
   { isPhone: false, isDark: false },
   { isPhone: false, isDark: true },

@@ -59,10 +59,10 @@ test('an organisation is made, and gets a member with a link that is shown once'
   await send('Create an organisation');
   await page.getByRole('heading', { name: 'Acme Ltd', exact: true }).waitFor();
   const made = new URL(page.url()).pathname.split('/').at(-1) ?? '';
-  await fill(`orgs/${made}`, 'Add a member', { Name: 'Bea', 'E-mail': 'bea@example.com' });
+  await fill(`orgs/${made}`, 'Add a new person', { Name: 'Bea', 'E-mail': 'bea@example.com' });
   await page.getByRole('dialog').getByLabel('Role').selectOption('billing');
   for (const line of await linesOf()) await pages.judge(line);
-  await send('Add a member');
+  await send('Add a new person');
   await page.getByRole('rowheader', { name: 'bea@example.com' }).waitFor();
   const link = (await page.locator('.copy code').textContent()) ?? '';
   const theirs = await (await pages.open()).newPage();
@@ -73,6 +73,14 @@ test('an organisation is made, and gets a member with a link that is shown once'
   await page.reload();
   await page.getByRole('rowheader', { name: 'bea@example.com' }).waitFor();
   expect(await page.getByText(link).count()).toBe(0);
+});
+
+test('somebody who has an account becomes a member of another organisation', async () => {
+  await fill(`orgs/${orgId}`, 'Add a member', { Person: 'bea@example.com' });
+  await page.getByRole('dialog').getByLabel('Role').selectOption('read-only');
+  for (const line of await linesOf()) await pages.judge(line);
+  await send('Add a member');
+  await page.getByRole('row', { name: /bea@example.com read-only/ }).waitFor();
 });
 
 test('a person is added who operates the installation', async () => {
@@ -122,6 +130,23 @@ test('a scope that there is not is refused with its rule, in the dialog', async 
   await send('Make a key');
   await page.getByRole('dialog').getByRole('alert').waitFor();
   expect(await page.getByRole('rowheader', { name: 'worker 2' }).count()).toBe(0);
+});
+
+test('the payment of a customer is added to the balance once, however often its reference is sent', async () => {
+  const { accounts } = pages.api.world.rooms;
+  const customer = await accounts.createOrg('Pays by wire');
+  const balance = page.getByRole('region', { name: 'Figures' }).getByText('of $25.50', { exact: true });
+  for (const dollars of ['25.5', '25.50']) {
+    await fill(`orgs/${customer.id}`, 'Add funds', { Dollars: dollars, Reference: 'wire 21' });
+    expect((await linesOf())[0]).toContain(`balance add --org ${customer.id} --usd ${dollars} --reference 'wire 21'`);
+    await send('Add funds');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await balance.waitFor();
+  }
+  await fill(`orgs/${customer.id}`, 'Add funds', { Dollars: '30', Reference: 'wire 21' });
+  await expectLooks('add-funds');
+  await send('Add funds');
+  await page.getByRole('dialog').getByRole('alert').getByText('Another amount was added').waitFor();
 });
 
 test('a payment in another way is recorded, and the supplier is owed the rest', async () => {

@@ -41,6 +41,19 @@ test('an operator sees nothing before a second factor is set up', async () => {
   await page.getByRole('link', { name: 'Organisations' }).waitFor();
 });
 
+test.each([1_440, 390])('the menu of the account stands at the right edge at %d px', async (width) => {
+  await page.setViewportSize({ width, height: 900 });
+  await expect
+    .poll(async () => {
+      const box = await page.getByRole('button', { name: '▾' }).boundingBox();
+      return width - (box?.x ?? 0) - (box?.width ?? 0);
+    })
+    .toBeLessThan(32);
+  const shots = process.env['CONSOLE_SHOTS'];
+  if (shots !== undefined) await page.screenshot({ path: `${shots}/operator-menu-${width}.png` });
+  await page.setViewportSize({ width: 1_440, height: 900 });
+});
+
 /** The page gets its session with these members. The API itself knows the person as before. */
 async function withSession(patch: Partial<Session>, work: () => Promise<void>): Promise<void> {
   const sessions = `${pages.origin}/v1/auth/session`;
@@ -113,6 +126,28 @@ test('organisations are searched by a part of their name, and the whole list com
   expect(await axeFindings(page)).toEqual([]);
   await box.fill('');
   await expect.poll(() => rows.count()).toBe(all);
+});
+
+test('a search stands in the address, so reload and Back keep it, and one without a result says so', async () => {
+  await page.goto(`${pages.origin}/console/operate/orgs`);
+  const box = page.getByRole('searchbox', { name: 'Search' });
+  await box.fill("bolt's");
+  await box.press('Enter');
+  await page.waitForURL(/\?search=bolt/);
+  await page.reload();
+  await expect.poll(() => page.locator('tbody tr').count()).toBe(1);
+  expect(await box.inputValue()).toBe("bolt's");
+  await box.fill('zzz & co');
+  await box.press('Enter');
+  await page.getByText('“zzz & co” is in no name or id.').waitFor();
+  expect(await axeFindings(page)).toEqual([]);
+  const shots = process.env['CONSOLE_SHOTS'];
+  if (shots !== undefined) await page.screenshot({ path: `${shots}/search-nothing.png` });
+  await page.goBack();
+  await expect.poll(() => page.locator('tbody tr').count()).toBe(1);
+  expect(await box.inputValue()).toBe("bolt's");
+  await page.getByRole('link', { name: 'Organisations' }).click();
+  await expect.poll(() => box.inputValue()).toBe('');
 });
 
 test('a person who leaves is blocked in the list of people, with the reason in the audit', async () => {

@@ -106,6 +106,7 @@ test('a host dies: the outage stands on the overview, in the list, and on the pa
   expect(await page.getByRole('row').filter({ hasText: 'instances' }).last().textContent()).toMatch(/94$/);
   const models = page.getByRole('region', { name: 'Requests to models, table' });
   expect(await models.getByRole('row').last().textContent()).toMatch(/qwen3-32b0\.07300 ms5\.00 %$/);
+  expect(await figure('Rented').textContent()).toMatch(/GPUs?on the market now: \d+, rented or not; \$[\d.]+\/h$/);
   await checkLook('overview-outage');
   await page.getByRole('link', { name: 'Outages' }).click();
   await page.getByText('Now', { exact: true }).click();

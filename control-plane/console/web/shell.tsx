@@ -101,6 +101,7 @@ function Top() {
       </button>
       <Mark />
       <Palette />
+      <span class="push" />
       {may('billing: read') && <Gauge />}
       <Who />
     </header>
@@ -168,10 +169,10 @@ function Gauge() {
     everyMs: BALANCE_MS,
   });
   const balance = data.value;
-  if (balance === undefined) return <span class="gauge push" aria-busy="true" />;
+  if (balance === undefined) return <span class="gauge" aria-busy="true" />;
   const { available, burn_rate_per_hour: burn, hours_left: hours } = balance;
   return (
-    <Link class="gauge push" href="/console/usage">
+    <Link class="gauge" href="/console/usage">
       <b>{dollars(available)}</b>
       {Number(burn) > 0 && <span class="w">spending {dollars(burn)}/h</span>}
       {hours !== null && <span class={hours < 6 ? 'warn' : ''}>{duration(hours * 3_600)} left</span>}

@@ -67,6 +67,15 @@ describe('rows that were worked off', () => {
 });
 
 describe('the last 24 hours', () => {
+  test('count a machine that is silent now, before its first silent minute is noted', async () => {
+    const { machineId } = await world.machine();
+    await processThatDrove(new Map())();
+    await loseHost(world, machineId);
+    const { machines, last_day: day } = await read();
+    expect(machines).toEqual({ listed: 1, linked: 0 });
+    expect(day.silent_most).toBe(1);
+  });
+
   test('have the links minute by minute, and the time in which nobody wrote', async () => {
     const startMs = world.clock.now();
     const { machineId } = await world.machine();

@@ -272,6 +272,7 @@ test('the command prints a table of each part, and the answer itself as JSON', a
   const text = await runCommand(world, ['admin', 'overview']);
   for (const part of ['ledger', '1 of 1 machines', 'Needs you: 0', 'Due rows', 'video_jobs', 'Model servers\nnone'])
     expect(text).toContain(part);
+  expect(text).toMatch(/rented +0 GPUs +on the market now: 1, rented or not; \$0\.00 an hour/);
   expect(Overview.parse(JSON.parse(await runCommand(world, ['admin', 'overview', '--json'])))).toMatchObject({
     machines: { listed: 1, linked: 1 },
   });

@@ -56,6 +56,11 @@ export function InstancePage({ params }: ScreenProps) {
         <Note tone="warn">SSH does not get through. This time is not charged. The host may come back by itself.</Note>
       )}
       <Figures figures={figuresOf(shown, bill.data.value)} />
+      {shown.image !== undefined && (
+        <p class="small dim">
+          Image <code class="brk">{shown.image}</code>
+        </p>
+      )}
       <Parts instance={shown} bill={bill} events={events.data.value?.data ?? []} operationId={query.get('operation')} />
     </>
   );
@@ -105,24 +110,25 @@ function Events({ instance: { id, name }, events }: { instance: Instance; events
       }
     >
       <ol class="steps pad">
-        {events.map(({ id: eventId, type, created_at: at, reason, since }) => (
-          <li key={eventId}>
-            <code class="small">{type}</code>
-            <time class="at" dateTime={at}>
-              {time(at)}
+        {events.map((event) => (
+          <li key={event.id}>
+            <code class="small">{event.type}</code>
+            <time class="at" dateTime={event.created_at}>
+              {time(event.created_at)}
             </time>
-            {(reason !== null || since !== null) && (
-              <span class="small quiet">
-                {reason}
-                {reason !== null && since !== null && '; '}
-                {since !== null && `counts from ${time(since)}`}
-              </span>
-            )}
+            <span class="small quiet">{wordsOf(event)}</span>
           </li>
         ))}
       </ol>
     </Card>
   );
+}
+
+/** The reason, and the time from which the event counts for billing if that is not its own time. Some reasons are sentences. */
+function wordsOf({ reason, since }: InstanceEvent): string {
+  if (since === null) return reason ?? '';
+  const from = `counts from ${time(since)}`;
+  return reason === null ? from : `${reason.replace(/\.$/, '')}; ${from}`;
 }
 
 function Missing({ id, error }: { id: string; error: NonNullable<ReturnType<typeof useResource>['error']['value']> }) {

@@ -17,12 +17,22 @@ const TONES: Record<Instance['status'], Tone> = {
 export function InstanceStatus({ instance }: { instance: Instance }) {
   const { status } = instance;
   const why = whyOf(instance);
+  const failure = failureOf(instance);
   return (
     <>
-      <Badge tone={TONES[status]}>{status}</Badge>
+      <Badge tone={failure === undefined ? TONES[status] : 'bad'}>
+        {failure === undefined ? status : `${status}, ${failure}`}
+      </Badge>
       {why !== undefined && <small>{why}</small>}
     </>
   );
+}
+
+/** How the program of an ended instance has failed, like `exit code 3` or `SIGKILL`; undefined if it has not. */
+function failureOf({ status, main_exit: exit }: Instance): string | undefined {
+  if ((status !== 'terminated' && status !== 'stopped') || exit === undefined) return undefined;
+  if (exit.signal !== null) return exit.signal;
+  return exit.code === 0 || exit.code === null ? undefined : `exit code ${exit.code}`;
 }
 
 function whyOf({ status, status_reason: reason, unreachable_since: since }: Instance): string | undefined {

@@ -37,12 +37,12 @@ const columnsOf = (costs: Costs): readonly Column<Instance>[] => [
     class: 'w',
     cell: ({ gpu_count: count, gpu_type: type, region }) => (
       <>
-        {gpus(count, type)}
-        <small>{region}</small>
+        <span class="num">{gpus(count, type)}</span>
+        <small class="num">{region}</small>
       </>
     ),
   },
-  { title: 'Last 24 hours', class: 'w rib', cell: (instance) => <LastDay instance={instance} costs={costs} /> },
+  { title: 'Last 24 h', class: 'w rib', cell: (instance) => <LastDay instance={instance} costs={costs} /> },
   { title: 'Runtime', class: 'w x', cell: (instance) => <span class="dim num l">{runtimeOf(instance)}</span> },
   {
     title: 'Per hour',

@@ -185,7 +185,7 @@ function Choice({ rows, draft, change }: OfferingsProps & { rows: readonly Prici
                 onChange={() => change({ chosen: row })}
               />
               <span>
-                {row.gpu_type.replaceAll('_', ' ')} <span class="quiet num">{row.vram_gb} GB</span>
+                {row.gpu_type.replaceAll('_', ' ')} <span class="quiet num">{row.vram_gb} GB</span>{' '}
                 <small class="n quiet">{row.region}</small>
               </span>
             </label>

@@ -1,7 +1,7 @@
 // Adding to the balance with stablecoins: a new deposit, and all deposits so far.
 import { Link } from 'wouter-preact';
-import type { Deposit } from '../../../../shared/api/deposit.ts';
-import { useLiveList } from '../core/data.ts';
+import type { Deposit, DepositMethods } from '../../../../shared/api/deposit.ts';
+import { useLiveList, useResource } from '../core/data.ts';
 import { cents, time } from '../core/format.ts';
 import { may } from '../core/session.ts';
 import { Badge, Empty, Head } from '../parts/layout.tsx';
@@ -50,6 +50,7 @@ export function Deposits() {
     idOf: ({ deposit_id: id }) => id,
     type: 'deposit',
   });
+  const { data: taken } = useResource<DepositMethods>('/v1/deposits/methods');
   return (
     <>
       <Head
@@ -62,13 +63,18 @@ export function Deposits() {
         caption="Deposits"
         list={list}
         columns={COLUMNS}
-        empty={
-          <Empty title="No deposit yet" cli="svc deposit create --chain base --asset usdc --cents 5000">
-            USDC or USDT that you send to an address of your own add to the balance, one token for one dollar.
-          </Empty>
-        }
+        empty={<NoDeposit isTaken={taken.value?.methods.length !== 0} />}
       />
     </>
+  );
+}
+
+function NoDeposit({ isTaken }: { isTaken: boolean }) {
+  if (!isTaken) return <Empty title="No deposit">This installation takes no stablecoins, so none is listed.</Empty>;
+  return (
+    <Empty title="No deposit yet" cli="svc deposit create --chain base --asset usdc --cents 5000">
+      USDC or USDT that you send to an address of your own add to the balance, one token for one dollar.
+    </Empty>
   );
 }
 

@@ -106,7 +106,7 @@ function MachineFigures({ shown: { machine, on_offer: isOnOffer, gpus, reliabili
         {
           label: 'Uptime, 30 days',
           value: share(reliability.uptime),
-          small: `${share(reliability.rented)} rented`,
+          small: reliability.rented === null ? 'no rental' : `${share(reliability.rented)} rented`,
         },
         {
           label: 'Launches, 30 days',

@@ -1,6 +1,7 @@
 // A list of the operator's routes as a screen. Each decision asks for a confirmation first. The API writes it to the audit journal.
 import type { ComponentChildren, ComponentType } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
+import { useSearchParams } from 'wouter-preact';
 import { useLiveList } from '../core/data.ts';
 import type { LiveList } from '../core/reading.ts';
 import type { ScreenProps } from '../core/screen.ts';
@@ -50,7 +51,10 @@ export interface ListingProps {
 export function ListingView({ listing, above, actions }: ListingProps) {
   const { title, id, searched, filters = [] } = listing;
   const [chosen, setChosen] = useState(filters[0]?.[0] ?? '');
-  const [wanted, setWanted] = useState('');
+  const [address, setAddress] = useSearchParams();
+  // The text stands in the address, so that Back and a reload keep it.
+  const wanted = searched === undefined ? '' : (address.get('search') ?? '');
+  const setWanted = (text: string): void => setAddress(text === '' ? {} : { search: text });
   const [, query = '', options = ''] = filters.find(([words]) => words === chosen) ?? [];
   const search = wanted === '' ? '' : `search=${encodeURIComponent(wanted)}`;
   const path = [listing.path, query, search].filter((part) => part !== '').join('&');
@@ -63,7 +67,7 @@ export function ListingView({ listing, above, actions }: ListingProps) {
         {actions?.(list.reload)}
       </Head>
       {above?.(list.reload)}
-      {searched !== undefined && <Search title={title} searched={searched} setWanted={setWanted} />}
+      {searched !== undefined && <Search title={title} searched={searched} wanted={wanted} setWanted={setWanted} />}
       {filters.length > 0 && (
         <Segments
           label="Show"
@@ -72,7 +76,7 @@ export function ListingView({ listing, above, actions }: ListingProps) {
           onValue={setChosen}
         />
       )}
-      <Rows listing={{ ...listing, path, cli }} list={list} />
+      <Rows listing={{ ...listing, path, cli }} list={list} wanted={wanted} />
     </>
   );
 }
@@ -80,15 +84,18 @@ export function ListingView({ listing, above, actions }: ListingProps) {
 interface SearchProps {
   title: string;
   searched: string;
+  /** The text that the list is searched for now; empty for the whole list. */
+  wanted: string;
   setWanted(text: string): void;
 }
 
 /** Searches when it is sent. When the text is deleted, the whole list is shown again. */
-function Search({ title, searched, setWanted }: SearchProps) {
-  const [text, setText] = useState('');
+function Search({ title, searched, wanted, setWanted }: SearchProps) {
+  const [text, setText] = useState(wanted);
+  useEffect(() => setText(wanted), [wanted]);
   const change = (next: string): void => {
     setText(next);
-    if (next === '') setWanted('');
+    if (next === '' && wanted !== '') setWanted('');
   };
   const send = (event: Event): void => {
     event.preventDefault();
@@ -123,13 +130,13 @@ export function ListingPart({ listing, actions }: Omit<ListingProps, 'above'>) {
         {actions?.(list.reload)}
       </div>
       <SameAs cli={cli} curl={{ path }} />
-      <Rows listing={listing} list={list} />
+      <Rows listing={listing} list={list} wanted="" />
     </div>
   );
 }
 
-function Rows({ listing, list }: { listing: Listing; list: LiveList<Row> }) {
-  const { title, path, cli, id, columns, page, what, verbs = [] } = listing;
+function Rows({ listing, list, wanted }: { listing: Listing; list: LiveList<Row>; wanted: string }) {
+  const { title, path, cli, id, columns, page, what, searched = '', verbs = [] } = listing;
   const about = { path: path.replace(/\?.*/, ''), command: cli.replace(/ list.*/, '') };
   const decide: Column<Row> = {
     title: 'Decide',
@@ -143,8 +150,8 @@ function Rows({ listing, list }: { listing: Listing; list: LiveList<Row> }) {
       list={list}
       columns={verbs.length === 0 ? cells : [...cells, decide]}
       empty={
-        <Empty title="Nothing here" cli={cli}>
-          {what}
+        <Empty title={wanted === '' ? 'Nothing here' : 'Nothing found'} cli={cli}>
+          {wanted === '' ? what : `“${wanted}” is in no ${searched}.`}
         </Empty>
       }
     />

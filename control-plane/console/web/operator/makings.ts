@@ -7,6 +7,7 @@ import type { Making, Texts } from './making.tsx';
 const ADMIN = 'svc-control-plane admin';
 const DAY_MS = 86_400_000;
 const DOLLARS = /^(\d{1,12})(?:\.(\d{1,2}))?$/;
+const NAMES_PAYMENT = 'The name of the payment elsewhere. A second one under it has no effect.';
 const GPUS = /^([^:@\s,]+):(\d{1,5})@([^:@\s,]+)$/;
 
 const textIn = (texts: Texts, field: string): string => texts[field] ?? '';
@@ -57,7 +58,7 @@ export function personOf(orgId?: string): Making {
       lineOf: (texts) => line(texts) + (textIn(texts, 'operator') === 'yes' ? ' --operator' : ''),
     };
   return {
-    words: 'Add a member',
+    words: 'Add a new person',
     says: GETS_LINK,
     fields: [
       ...NAME_AND_EMAIL,
@@ -70,6 +71,24 @@ export function personOf(orgId?: string): Making {
     ],
     requestOf: (texts) => ({ path, body: { ...common(texts), org_id: orgId, role: textIn(texts, 'role') } }),
     lineOf: (texts) => `${line(texts)} --org ${orgId} --role ${quoted(textIn(texts, 'role'))}`,
+  };
+}
+
+/** Makes somebody who has an account a member of the organisation. */
+export function memberOf(orgId: string): Making {
+  return {
+    words: 'Add a member',
+    says: 'Somebody who has an account becomes a member at once.',
+    fields: [
+      { field: 'user', label: 'Person', hint: 'The e-mail address or the id.', example: 'ada@example.com' },
+      { field: 'role', label: 'Role', example: 'member', choices: ROLES },
+    ],
+    requestOf: (texts) => ({
+      path: `/admin/v1/orgs/${encodeURIComponent(orgId)}/members`,
+      body: { user: textIn(texts, 'user'), role: textIn(texts, 'role') },
+    }),
+    lineOf: (texts) =>
+      `${ADMIN} org add-member ${orgId} --user ${quoted(textIn(texts, 'user'))} --role ${quoted(textIn(texts, 'role'))}`,
   };
 }
 
@@ -115,6 +134,35 @@ export function keyOf(orgId: string): Making {
   };
 }
 
+/** Whole cents of a text that fits DOLLARS; undefined for other texts. */
+function centsOf(text: string): number | undefined {
+  const [, dollars, cents = ''] = DOLLARS.exec(text) ?? [];
+  return dollars === undefined ? undefined : Number(dollars) * 100 + Number(cents.padEnd(2, '0'));
+}
+
+const notDollars = (text: string): string | undefined =>
+  DOLLARS.test(text) ? undefined : 'must be dollars with at most two decimals, like 25 or 25.50';
+
+/** A payment of a customer, which adds to the balance of the organisation whose page has the button. */
+export function fundsOf(orgId: string): Making {
+  return {
+    words: 'Add funds',
+    says: 'The customer has paid in another way than with a deposit. The balance grows by the same amount.',
+    fields: [
+      { field: 'cents', label: 'Dollars', example: '25', broken: notDollars },
+      { field: 'reference', label: 'Reference', hint: NAMES_PAYMENT, example: '…' },
+    ],
+    requestOf: (texts) => ({
+      path: `/admin/v1/balances/${encodeURIComponent(orgId)}/credits`,
+      body: { cents: centsOf(textIn(texts, 'cents')), reference: textIn(texts, 'reference') },
+    }),
+    lineOf: (texts) => {
+      const named = `--usd ${quoted(textIn(texts, 'cents'))} --reference ${quoted(textIn(texts, 'reference'))}`;
+      return `${ADMIN} balance add --org ${orgId} ${named}`;
+    },
+  };
+}
+
 export const PAYMENT: Making = {
   words: 'Record a payment',
   says: 'A supplier was paid in another way, like a bank transfer. This moves no money.',
@@ -123,7 +171,7 @@ export const PAYMENT: Making = {
     {
       field: 'reference',
       label: 'Reference',
-      hint: 'The name of the payment elsewhere. A second one under it has no effect.',
+      hint: NAMES_PAYMENT,
       example: '…',
     },
     {
@@ -132,13 +180,12 @@ export const PAYMENT: Making = {
       hint: 'Empty: all that is owed.',
       isOptional: true,
       example: '',
-      broken: (text) =>
-        DOLLARS.test(text) ? undefined : 'must be dollars with at most two decimals, like 25 or 25.50',
+      broken: notDollars,
     },
   ],
   requestOf: (texts) => {
-    const [, dollars = '', cents = ''] = DOLLARS.exec(textIn(texts, 'cents')) ?? [];
-    const amount = dollars === '' ? {} : { cents: Number(dollars) * 100 + Number(cents.padEnd(2, '0')) };
+    const cents = centsOf(textIn(texts, 'cents'));
+    const amount = cents === undefined ? {} : { cents };
     const path = `/admin/v1/suppliers/${encodeURIComponent(textIn(texts, 'supplier_id'))}/payouts`;
     return { path, body: { reference: textIn(texts, 'reference'), ...amount } };
   },

@@ -17,7 +17,7 @@ import { Corrections } from './corrections.tsx';
 import { Decisions } from './decision.tsx';
 import { type Listing, ListingPart } from './listing.tsx';
 import { Make } from './making.tsx';
-import { keyOf } from './makings.ts';
+import { fundsOf, keyOf } from './makings.ts';
 import { Members } from './people.tsx';
 import { ORG_VERBS, type Row, textOf } from './verbs.ts';
 
@@ -112,6 +112,10 @@ function Money({ id, path, balance: { data, error, reload } }: MoneyProps) {
   const { burn_rate_per_hour: burn, warn_below_hours: warned } = data.value;
   return (
     <>
+      <div class="row far">
+        <h2>Balance</h2>
+        <Make making={fundsOf(id)} made={reload} />
+      </div>
       <Figures
         figures={[
           { label: 'Available', value: dollars(available / 100), small: `of ${dollars(balance)}` },

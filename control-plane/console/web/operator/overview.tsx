@@ -71,7 +71,8 @@ function figuresOf(overview: Overview): Figure[] {
     {
       label: 'Rented',
       value: plural(gpus.rented, 'GPU'),
-      small: `of ${count(gpus.offered)}, ${dollars(gpus.revenue_per_hour)}/h`,
+      // A rented GPU of a host that is silent is not on the market.
+      small: `on the market now: ${count(gpus.offered)}, rented or not; ${dollars(gpus.revenue_per_hour)}/h`,
     },
     {
       label: 'Outages now',

@@ -5,7 +5,7 @@ import { useLocation } from 'wouter-preact';
 import { ShownOnce } from '../parts/shown-once.tsx';
 import { type Listing, ListingPart, type ListingProps, ListingView } from './listing.tsx';
 import { Make, type Making } from './making.tsx';
-import { ORG, personOf } from './makings.ts';
+import { memberOf, ORG, personOf } from './makings.ts';
 import { ORG_VERBS, PERSON_VERBS, type Row, textOf } from './verbs.ts';
 
 const ORGS: Listing = {
@@ -57,7 +57,15 @@ export function Members({ orgId }: { orgId: string }) {
   return (
     <>
       {above()}
-      <ListingPart listing={membersOf(orgId)} actions={actions} />
+      <ListingPart
+        listing={membersOf(orgId)}
+        actions={(reload) => (
+          <div class="row">
+            <Make making={memberOf(orgId)} made={reload} />
+            {actions(reload)}
+          </div>
+        )}
+      />
     </>
   );
 }

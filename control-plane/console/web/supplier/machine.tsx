@@ -110,7 +110,10 @@ function MachineFigures({ machine }: { machine: CommunityMachine }) {
         {
           label: 'Uptime, 30 days',
           value: share(uptime),
-          small: `${share(rented)} rented, ${failed} of ${launches} launches failed`,
+          small: [
+            rented === null ? 'no rental' : `${share(rented)} rented`,
+            launches === 0 ? 'no launch' : `${failed} of ${launches} launches failed`,
+          ].join(', '),
         },
       ]}
     />
