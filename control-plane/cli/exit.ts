@@ -59,7 +59,7 @@ export function knownError(error: unknown, interrupted?: AbortSignal): SvcError 
 /** The error of a request. Its next step names the options of the command for those members of the API of which the message speaks. */
 export function inOptions(error: unknown, optionOf: ReadonlyMap<string, string>): unknown {
   if (!(error instanceof SvcError) || error.refusal.next !== undefined) return error;
-  const words = new Set(error.message.match(/[a-z]+(?:_[a-z]+)+/g));
+  const words = new Set(error.message.split(/[^a-z_]/));
   const named = [...optionOf].filter(([member]) => words.has(member));
   if (named.length === 0) return error;
   const next = `${named.map(([member, option]) => `${member} is ${option}`).join(', ')}.`;

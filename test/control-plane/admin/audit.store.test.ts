@@ -96,6 +96,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminResetUser: { id: (await addPerson(world, undefined)).userId },
     adminPromoteUser: { id: person.userId, body: { reason: 'hired' } },
     adminDemoteUser: { id: person.userId, body: { reason: 'another task' } },
+    adminAddMember: { id: orgId, body: { user: person.userId, role: 'billing' } },
     adminBlockUser: { id: person.userId, body: { reason: 'left' } },
     adminUnblockUser: { id: person.userId, body: { reason: 'is back' } },
     adminCreateKey: { body: { org_id: orgId, name: 'ci', scopes: ['full_access'] } },
