@@ -40,7 +40,14 @@ export function checklistOf(machine: MachineRow, facts: ChecklistFacts): Machine
     const evidence = obstacle ?? 'The host has not reported it yet.';
     return { name, state: isWaiting ? 'waiting' : 'failed', required: true, evidence, remedy };
   });
-  return [...deciding, diskCheck(machine), rentalsCheck(facts)];
+  const all = [...deciding, diskCheck(machine), rentalsCheck(facts)];
+  return hasEnrolled(machine) ? all : all.map(untilEnrolled);
+}
+
+/** Before the enrolment nothing is known of the host, so only the enrolment has a remedy. */
+function untilEnrolled(check: MachineCheck): MachineCheck {
+  if (check.name === 'enrolment' || check.state !== 'waiting') return check;
+  return { ...check, evidence: 'Known once the host has enrolled.', remedy: null };
 }
 
 interface Check {
@@ -139,6 +146,7 @@ const DECIDING: readonly Check[] = [
         ? 'The host runs containers that this service does not know; the operator must end them.'
         : undefined;
     },
+    isKnown: hasEnrolled,
     waits: ({ unknown_workloads: unknown }) => unknown === null,
     passed: () => 'The host runs no container of this service that is not known.',
     remedy: 'Ask the operator to end them (admin machine remove-unknown).',

@@ -220,8 +220,17 @@ describe('a machine of which nothing is reported', () => {
       disk: 'waiting',
       rentals: 'passed',
     });
-    for (const name of ['verification', 'identity', 'driver', 'fence', 'container_toolkit', 'gpus'] as const)
-      expect(checkOf(name, fresh)?.evidence).toBe(UNKNOWN);
+    for (const name of ['verification', 'driver', 'fence', 'container_toolkit', 'gpus'] as const)
+      expect(checkOf(name, { ...fresh, public_key: 'key' })?.evidence).toBe(UNKNOWN);
+  });
+
+  test('has a remedy for its enrolment alone before a host has enrolled', () => {
+    const fresh = { public_key: null, inventory: null, online: false, unknown_workloads: [], approved_gpus: null };
+    const waiting = checklistOf({ ...ROW, ...fresh }, NO_FACTS).filter(({ state }) => state === 'waiting');
+    const others = waiting.filter(({ name }) => name !== 'enrolment');
+    expect(waiting.filter(({ remedy }) => remedy !== null).map(({ name }) => name)).toEqual(['enrolment']);
+    expect(new Set(others.map(({ evidence }) => evidence))).toEqual(new Set(['Known once the host has enrolled.']));
+    expect(others.map(({ name }) => name)).toContain('containers');
   });
 
   test('that was withdrawn before a host enrolled is off the market because of that alone', () => {

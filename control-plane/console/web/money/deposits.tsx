@@ -9,6 +9,9 @@ import { type Column, LiveTable } from '../parts/table.tsx';
 import { chainName, difference, stateOf } from './deposit-states.ts';
 import { NewDeposit } from './new-deposit.tsx';
 
+/** Period in which the page notices that a chain is paused. */
+const REREAD_MS = 60_000;
+
 const COLUMNS: readonly Column<Deposit>[] = [
   {
     title: 'Begun (UTC)',
@@ -50,7 +53,7 @@ export function Deposits() {
     idOf: ({ deposit_id: id }) => id,
     type: 'deposit',
   });
-  const { data: taken } = useResource<DepositMethods>('/v1/deposits/methods');
+  const methods = useResource<DepositMethods>('/v1/deposits/methods', { everyMs: REREAD_MS });
   return (
     <>
       <Head
@@ -58,12 +61,12 @@ export function Deposits() {
         crumb={<Link href="/console/usage">Usage and balance</Link>}
         same={{ cli: 'svc deposit list', curl: { path: '/v1/deposits?limit=50' } }}
       />
-      {may('deposits: write') && <NewDeposit />}
+      {may('deposits: write') && <NewDeposit methods={methods} />}
       <LiveTable
         caption="Deposits"
         list={list}
         columns={COLUMNS}
-        empty={<NoDeposit isTaken={taken.value?.methods.length !== 0} />}
+        empty={<NoDeposit isTaken={methods.data.value?.methods.length !== 0} />}
       />
     </>
   );

@@ -3,8 +3,8 @@ import { useMemo } from 'preact/hooks';
 import type { CreateDeposit, Deposit, DepositMethods } from '../../../../shared/api/deposit.ts';
 import { ucentsFromText } from '../../../../shared/money.ts';
 import { post } from '../core/api.ts';
-import { useResource } from '../core/data.ts';
 import { cents } from '../core/format.ts';
+import type { Resource } from '../core/reading.ts';
 import { openSameKey } from '../core/same-key.ts';
 import { useTyped } from '../core/typed.ts';
 import { SameAs } from '../parts/command.tsx';
@@ -13,13 +13,10 @@ import { Card, Note, Problem } from '../parts/layout.tsx';
 import { chainName } from './deposit-states.ts';
 
 const UCENTS_PER_CENT = 1_000_000n;
-/** Period in which the page notices that a chain is paused. */
-const REREAD_MS = 60_000;
 
 type Method = DepositMethods['methods'][number];
 
-export function NewDeposit() {
-  const { data, error, reload } = useResource<DepositMethods>('/v1/deposits/methods', { everyMs: REREAD_MS });
+export function NewDeposit({ methods: { data, error, reload } }: { methods: Resource<DepositMethods> }) {
   const taken = data.value;
   if (taken === undefined) {
     if (error.value !== undefined) return <Problem error={error.value} retry={() => void reload()} />;

@@ -13,6 +13,8 @@ import { Decisions } from './decision.tsx';
 import { factColumns } from './facts.tsx';
 import { type Row, textOf, type Verb } from './verbs.ts';
 
+const SEARCH_CHARS_MAX = 255;
+
 /** A choice above the list: its text, the query that it adds to the path, and the same filter as options of the command. */
 type Filter = readonly [words: string, query: string, options: string];
 
@@ -107,6 +109,7 @@ function Search({ title, searched, wanted, setWanted }: SearchProps) {
         <span class="sr">Search</span>
         <input
           type="search"
+          maxLength={SEARCH_CHARS_MAX}
           placeholder={`Search by ${searched}`}
           value={text}
           onInput={(event) => change(event.currentTarget.value)}

@@ -56,7 +56,7 @@ function RenameDialog({ machine, changed, close }: RenameProps & { close(): void
         />
       </Form>
       <SameAs
-        cli={`svc machine change ${machine.machine_id} --name ${quoted(name || 'NAME')}`}
+        cli={`svc machine change ${machine.machine_id} --name ${quoted(name)}`}
         curl={{ method: 'PATCH', path, body }}
       />
     </Dialog>
