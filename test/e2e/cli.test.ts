@@ -73,7 +73,10 @@ test('svc launches an instance, waits, logs in, copies, reads its log and ends i
   const ended = await svc('instance', 'delete', 'train', '--wait', '--json');
   expect(ended).toMatchObject({ code: 0 });
   expect(JSON.parse(ended.stdout)).toMatchObject({ kind: 'instance.delete' });
-  expect((await svc('instance', 'get', 'train')).code).toBe(3);
+  // What has ended can still be read by its name, and not ended again.
+  const read = await svc('instance', 'get', 'train', '--json');
+  expect(JSON.parse(read.stdout)).toMatchObject({ id, status: 'terminated' });
+  expect((await svc('instance', 'delete', 'train')).code).toBe(3);
 });
 
 test('svc run follows the output of a program, exits with its code and removes the instance', async () => {
