@@ -93,10 +93,11 @@ const KEEP_MS_MAX = 10_000;
 const SILENT_MS = 1_000;
 
 export function openLogs(given: LogsDeps): Logs {
-  // Clients choose how often they ask, so the log lines about a host are limited.
   const kept = openKeptLogs(given);
   const followers = new Set<Follower>();
-  const deps: ReadDeps = { ...given, log: throttledLog(given.log, given.clock), kept, followers };
+  // Clients choose how often they ask, so the log lines about a host are limited.
+  const log = throttledLog(given.log, given.clock);
+  const deps: ReadDeps = { ...given, log, kept, followers };
   const reads = openSemaphore(deps.clock, LOG_READS_PER_ORG_MAX);
   return {
     read: async (orgId, instanceId, wish) => {

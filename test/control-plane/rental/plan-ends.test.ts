@@ -1,23 +1,9 @@
 // The plan of an instance that ends by itself: at its runtime limit, or with its program.
 import { describe, expect, test } from 'vitest';
 import { type Facts, plan } from '../../../control-plane/rental/instances/plan.ts';
-import { NOTHING_OBSERVED } from '../../kit/world.ts';
+import { NOTHING, RUNNING as INSTANCE } from './running-facts.ts';
 
-const NOTHING = { ...NOTHING_OBSERVED, workload_id: 'wl' };
-const RUNNING: Facts = {
-  status: 'running',
-  enteredMs: 0,
-  placedMs: 0,
-  startingMs: null,
-  reachedMs: null,
-  exitedMs: null,
-  endsByItself: false,
-  ownImage: true,
-  triedMachines: 1,
-  autoTerminateMs: null,
-  observed: { ...NOTHING, phase: 'running' },
-  quiet: { fromMs: 0, untilMs: 0 },
-};
+const RUNNING: Facts = { ...INSTANCE, observed: { ...NOTHING, phase: 'running' } };
 
 describe('a runtime limit', () => {
   const running: Facts = { ...RUNNING, autoTerminateMs: 3_600_000 };

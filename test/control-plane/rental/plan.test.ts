@@ -5,6 +5,7 @@ import { type Facts, latestEnd, plan } from '../../../control-plane/rental/insta
 import { type ObservedWorkload, WORKLOAD_PHASES } from '../../../shared/protocol/workload.ts';
 import type { ErrorCode } from '../../../shared/errors.ts';
 import { INSTANCE_STATES, type InstanceState, mayMove } from '../../../shared/states.ts';
+import { NOTHING, RUNNING } from './running-facts.ts';
 
 const STATES = Object.keys(INSTANCE_STATES) as InstanceState[];
 const observed = fc.record({
@@ -20,18 +21,11 @@ const observed = fc.record({
     'no_command' as const,
     'guest_silent' as const,
     'start_failed' as const,
+    'out_of_memory' as const,
+    'container_died' as const,
   ),
   detail: fc.constantFrom(null, 'because'),
 });
-const NOTHING = {
-  workload_id: 'wl',
-  pull: null,
-  image_digest: null,
-  host_key: null,
-  main_exit: null,
-  failure_code: null,
-  detail: null,
-};
 const facts: fc.Arbitrary<Facts> = fc.record({
   status: fc.constantFrom(...STATES),
   enteredMs: fc.integer({ min: 0, max: 10_000_000 }),
@@ -61,21 +55,6 @@ const LEADS_TO: Partial<Record<ReturnType<typeof plan>['do'], InstanceState>> = 
   expire: 'terminated',
   exit: 'terminated',
   finish: 'terminated',
-};
-
-const RUNNING: Facts = {
-  status: 'running',
-  enteredMs: 0,
-  placedMs: 0,
-  startingMs: null,
-  reachedMs: null,
-  exitedMs: null,
-  endsByItself: false,
-  ownImage: true,
-  triedMachines: 1,
-  autoTerminateMs: null,
-  observed: null,
-  quiet: { fromMs: 0, untilMs: 0 },
 };
 
 describe('a launch', () => {

@@ -23,9 +23,7 @@ beforeEach(async () => {
 afterEach(() => world.close());
 
 const append = (subjectId: string, of = orgId): Promise<void> =>
-  world.db.tx('test.event', (tx) =>
-    world.rooms.events.append(tx, { type: 'instance.unreachable', subjectId, orgId: of, data: {} }),
-  );
+  mailed.append({ type: 'instance.unreachable', subjectId, orgId: of, data: {} });
 
 /** The database, in which transactions of this name fail. */
 const without = (failing: string): World['db'] => ({
@@ -89,7 +87,7 @@ test('letters that were made before the clock was set back by more than an hour 
 });
 
 test('letters are made in the order in which they are due, and so do their mails leave', async () => {
-  // By their ids, they stand in the other order.
+  // The ids of the organisations give the other order.
   const [first = '', second = ''] = [orgId, (await world.customer(0)).orgId].toSorted().toReversed();
   for (const [n, of] of [first, second].entries()) {
     await mailed.person(of, 'owner');

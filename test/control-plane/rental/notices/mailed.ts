@@ -29,6 +29,8 @@ export interface Mailed {
   /** This room of another process, on another view of the database or with another mail server. */
   beside(db: Db, send?: Mail['send']): Notices;
   person(orgId: string, role: Role): Promise<Person>;
+  /** Something happens, in a transaction of its own. */
+  append(event: Parameters<World['rooms']['events']['append']>[1]): Promise<void>;
 }
 
 export async function openMailed(outside: WorldOutside = {}): Promise<Mailed> {
@@ -73,5 +75,6 @@ export async function openMailed(outside: WorldOutside = {}): Promise<Mailed> {
       });
     },
     person: (orgId, role) => addPerson(world, { orgId, role }),
+    append: (event) => world.db.tx('test.event', (tx) => world.rooms.events.append(tx, event)),
   };
 }

@@ -86,10 +86,10 @@ test('an instance that its host ends, and one with a broken GPU, are told', asyn
 });
 
 test('a credit that waits for the operator is told', async () => {
-  const { world, sent } = mailed;
+  const { sent } = mailed;
   await mailed.person(who.orgId, 'owner');
   const event = { type: 'instance.credit_held', subjectId: 'i-1', orgId: who.orgId, data: { reason: null } } as const;
-  await world.db.tx('test.event', (tx) => world.rooms.events.append(tx, event));
+  await mailed.append(event);
   await mailed.gather();
   expect(sent[0]?.text).toContain('A credit for i-1 waits for the operator.\n');
 });
