@@ -12,6 +12,7 @@ import {
 } from '../limits.ts';
 import { KEPT_LOG_DAYS, KEPT_LOG_KIB, KEPT_LOGS_PER_ORG_MAX } from './instance-journal.ts';
 import { label } from './label.ts';
+import { type PlacementWish, refusePlacement, Requirements } from './requirements.ts';
 
 const ENV_KEY = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const ENTRYPOINT_ARGUMENTS_MAX = 32;
@@ -70,7 +71,7 @@ export const CreateInstance = z
       .max(64)
       .optional()
       .describe(
-        'Canonical GPU type from GET /v1/gpu-types. It may be left out if the launch names a `template_id`. The launch then takes the cheapest free GPU type that is large enough for the template. With tier reserved, it takes the smallest such type of the contract',
+        'Canonical GPU type from GET /v1/gpu-types. It may be left out if the launch names a `template_id` or `requirements.gpu_types`. The launch then takes the cheapest free GPU type that is large enough for the template. With tier reserved, it takes the smallest such type of the contract',
       ),
     gpu_count: z.int().min(1).max(GPU_COUNT_MAX).describe('Number of GPUs. All of them are on one machine'),
     tier: z
@@ -163,8 +164,11 @@ export const CreateInstance = z
     region: label(64)
       .optional()
       .describe(
-        'Preferred region; the instance may be placed in another one. With tier reserved, it must be a region of the contract',
+        'Preferred region; the instance may be placed in another one, unless `requirements.regions` excludes it. With tier reserved, it must be a region of the contract',
       ),
+    requirements: Requirements.optional().describe(
+      'Conditions that the host must meet. If no free host meets them, the launch fails with `no_capacity`, and its `detail` says which condition left none. They cannot be combined with `offering_id`, which names the host, or with tier reserved, whose contract names the hosts',
+    ),
     name: InstanceName.optional().describe('A name of your own'),
     offering_id: z
       .string()
@@ -206,6 +210,7 @@ function canBeCompared({ value, issues }: z.core.ParsePayload): boolean {
     'template_id',
     'environment',
     'image',
+    'requirements',
   ]);
   return typeof value === 'object' && value !== null && issues.every(({ path }) => !named.has(path?.[0]));
 }
@@ -213,12 +218,13 @@ function canBeCompared({ value, issues }: z.core.ParsePayload): boolean {
 function refuseCombinations(
   request: Partial<
     Record<(typeof ONLY_WITH_IMAGE)[number] | 'gpu_type' | 'template_id' | 'environment' | 'image' | 'tier', unknown>
-  >,
+  > &
+    PlacementWish,
   context: z.RefinementCtx,
 ): void {
   const refuse = (field: string, message: string): void => context.addIssue({ code: 'custom', path: [field], message });
   const { image, template_id: template, environment } = request;
-  if (request.gpu_type === undefined && template === undefined) refuse('gpu_type', 'is required without template_id');
+  refusePlacement(request, context);
   if (image !== undefined && template !== undefined) refuse('template_id', 'cannot be combined with image');
   if (image !== undefined && environment !== undefined) refuse('environment', 'cannot be combined with image');
   if (template !== undefined && environment !== undefined) refuse('environment', 'cannot be combined with template_id');

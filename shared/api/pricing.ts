@@ -1,5 +1,8 @@
 // The catalog as anybody sees it (specification 2.3 and 2.4).
 import { z } from 'zod';
+import { DISK_GB_MAX, DISK_GB_MIN, GPU_COUNT_MAX } from '../limits.ts';
+import { label } from './label.ts';
+import { CHOICES_MAX, hostMinimums } from './requirements.ts';
 
 export const GpuType = z
   .strictObject({
@@ -24,7 +27,15 @@ export const PricingRow = z
     price_per_hour: z.number().describe('Dollars an hour for one GPU'),
     available: z.int().describe('GPUs that are free now; one launch can have at most this many'),
     vram_gb: z.int().describe('Nameplate VRAM of one GPU'),
+    cpu_cores: z.int().describe('Processors of the host; 0 = unreported. An instance gets a share of them by its GPUs'),
+    ram_gb: z.int().describe('Memory of the host in GB; 0 = unreported. An instance gets a share of it by its GPUs'),
     storage_gb: z.int().describe('Storage of the host; 0 = unreported'),
+    host_gpu_count: z.int().describe('All GPUs of the host, which share its processors and its memory; 0 = unreported'),
+    driver_version: z.string().optional().describe('Version of the GPU driver of the host; absent if it is unknown'),
+    cuda_version: z
+      .string()
+      .optional()
+      .describe('Newest version of CUDA that the driver supports, such as 12.8; absent if it is unknown'),
     disk_configurable: z.boolean().describe('Whether a launch here can choose disk_gb'),
     disk_price_per_gb_hour: z
       .number()
@@ -32,3 +43,42 @@ export const PricingRow = z
   })
   .meta({ id: 'PricingRow' });
 export type PricingRow = z.infer<typeof PricingRow>;
+
+const whole = z.coerce.number().int();
+
+/** Query parameters of GET /v1/pricing beside those of a page. Each keeps only the offerings that meet it. */
+export const pricingFilters = {
+  gpu_type: z
+    .string()
+    .min(1)
+    .max(1_300)
+    .refine((types) => types.split(',').length <= CHOICES_MAX, `must be at most ${CHOICES_MAX} types`)
+    .optional()
+    .describe('Only this GPU type, or these types, separated by commas'),
+  region: label(64).optional().describe('Only this region'),
+  gpu_count: whole
+    .min(1)
+    .max(GPU_COUNT_MAX)
+    .optional()
+    .describe(
+      'Only offerings with so many free GPUs. The other filters then compare what a launch of so many GPUs would get. Left out: offerings without a free GPU are shown too, and the filters compare a launch of one GPU',
+    ),
+  max_price_per_hour: z.coerce
+    .number()
+    .positive()
+    .max(1_000_000)
+    .optional()
+    .describe('The highest price of the whole launch for an hour, in dollars'),
+  disk_gb: whole
+    .min(DISK_GB_MIN)
+    .max(DISK_GB_MAX)
+    .optional()
+    .describe('Only offerings that honour a disk of this size and have so much left'),
+  ...hostMinimums(whole),
+  sort: z
+    .enum(['newest', 'price'])
+    .optional()
+    .describe('newest (the default): the newest offering comes first. price: the cheapest GPU comes first'),
+};
+const PricingFilters = z.object(pricingFilters);
+export type PricingFilters = z.infer<typeof PricingFilters>;

@@ -99,6 +99,7 @@ describe('GPU types', () => {
 
 describe('pricing', () => {
   // Specification 2.4: A pricing row has gpu_type, region, tier on_demand, price_per_hour, available and offering_id.
+  // Specification 2.3: Exact per-offering values are carried by the pricing rows.
   // Specification 2.4: price_per_hour is that of one GPU, exactly.
   // Specification 2.4: available is the live count: held GPUs do not count, and a host that is away has no row.
   test('has one row for each offering, with the price of one GPU and what is free now', async () => {
@@ -112,7 +113,12 @@ describe('pricing', () => {
       price_per_hour: 2.345678,
       available: 4,
       vram_gb: 80,
+      cpu_cores: 64,
+      ram_gb: 512,
       storage_gb: 4000,
+      host_gpu_count: 4,
+      driver_version: '550.54.15',
+      cuda_version: '12.4',
       disk_configurable: false,
       disk_price_per_gb_hour: 0,
     });

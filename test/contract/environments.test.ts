@@ -143,7 +143,9 @@ describe('a launch', () => {
 
 test('a launch without a GPU and a template is refused with the fields that it needs', async () => {
   const answer = await launch({ gpu_type: undefined });
-  expect(answer.json.errors).toEqual([{ field: 'gpu_type', rule: 'is required without template_id' }]);
+  expect(answer.json.errors).toEqual([
+    { field: 'gpu_type', rule: 'is required without template_id or requirements.gpu_types' },
+  ]);
 });
 
 // Specification 2.2: tier is spot if spot was asked for.

@@ -23,7 +23,7 @@ describe('a refused body', () => {
   // Specification 7.2: validation_failed: spot with image.
   // Specification 7.2: 422: reserved env namespace, invalid env keys, empty strings in cmd or entrypoint.
   test.each<[string, object, string, string]>([
-    ['no gpu_type', { gpu_type: undefined }, 'gpu_type', 'is required without template_id'],
+    ['no gpu_type', { gpu_type: undefined }, 'gpu_type', 'is required without template_id or requirements.gpu_types'],
     ['no gpu_count', { gpu_count: undefined }, 'gpu_count', 'is required'],
     ['no tier', { tier: undefined }, 'tier', 'is required'],
     ['an unknown tier', { tier: 'cheap' }, 'tier', 'must be one of on_demand, spot, reserved'],
@@ -46,6 +46,32 @@ describe('a refused body', () => {
     ['an empty string in cmd', { cmd: ['a', ''] }, 'cmd[1]', 'must not be an empty string'],
     ['an empty string in entrypoint', { entrypoint: [''] }, 'entrypoint[0]', 'must not be an empty string'],
     ['spot with an image', { tier: 'spot' }, 'tier', 'spot cannot be combined with image; use on_demand'],
+    [
+      'a GPU type beside a list of them',
+      { requirements: { gpu_types: ['H100_SXM'] } },
+      'requirements.gpu_types',
+      'cannot be combined with gpu_type',
+    ],
+    [
+      'a region that its requirements exclude',
+      { region: 'eu-west', requirements: { regions: ['eu-north'] } },
+      'region',
+      'must be one of requirements.regions',
+    ],
+    [
+      'requirements under a contract',
+      { tier: 'reserved', requirements: { min_ram_gb: 1 } },
+      'requirements',
+      'cannot be combined with tier reserved',
+    ],
+    ['no region at all', { requirements: { regions: [] } }, 'requirements.regions', 'must have at least 1'],
+    ['a version that is none', { requirements: { min_cuda_version: '12' } }, 'requirements.min_cuda_version', '12.8'],
+    [
+      'a requirement that nobody knows',
+      { requirements: { min_gpus: 1 } },
+      'requirements.min_gpus',
+      'is not a known field',
+    ],
     ['an offering of another type', { gpu_type: 'A100' }, 'offering_id', 'must be of gpu_type A100'],
   ])('with %s is 422, names the field and the rule, and makes nothing', async (_, body, field, rule) => {
     await api.world.machine();

@@ -1,6 +1,6 @@
 // Operations (specification 2.6, 3.2, 4.5): what a caller sees of one from the request to its end.
 import { expect, test } from 'vitest';
-import { listedOfferings } from '../../control-plane/fleet/supply/offerings.ts';
+import { listedOfferings } from '../../control-plane/fleet/supply/catalog.ts';
 import { LAUNCH } from '../kit/world.ts';
 import type { Answer } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';

@@ -15,6 +15,9 @@ export interface MachineOptions {
   /** Whether the host holds a disk to its size. */
   diskEnforced?: boolean;
   storageBytes?: number;
+  cpuCores?: number;
+  ramBytes?: number;
+  driver?: string;
   /** The key of the host, base64url. By default nobody has its private half. */
   publicKey?: string;
 }
@@ -86,7 +89,9 @@ export async function addMachine(
   const plain = inventoryOf(options.gpus ?? 1, newName);
   const inventory = {
     ...plain,
-    gpus: plain.gpus.map((gpu) => ({ ...gpu, ...options.gpu })),
+    gpus: plain.gpus.map((gpu) => ({ ...gpu, ...options.gpu, driver_version: options.driver ?? gpu.driver_version })),
+    cpu_cores: options.cpuCores ?? plain.cpu_cores,
+    ram_bytes: options.ramBytes ?? plain.ram_bytes,
     disk_enforced: options.diskEnforced ?? false,
     storage_bytes: options.storageBytes ?? plain.storage_bytes,
   };

@@ -1,6 +1,7 @@
 // Chooses the offering for a launch, explains a refusal, and chooses the machines of a reservation contract.
 import type { Narrowing } from '../supply/narrowing.ts';
 import type { Candidate, CapacityRequest } from '../supply/offerings.ts';
+import { requirementsOf } from '../supply/requirements.ts';
 import type { Capacity } from '../supply/slots.ts';
 
 /**
@@ -21,11 +22,12 @@ export function rank(request: { gpuCount: number }, offerings: readonly Candidat
 export function explain(request: CapacityRequest, narrowing: Narrowing): string {
   const steps = [
     [narrowing.listed, 'listed'],
-    [narrowing.ofType, `of type ${request.gpuType}`],
+    [narrowing.ofType, `of type ${request.gpuType}${wordsOfChoice(request)}`],
     [narrowing.bigEnough, `with at least ${request.gpuCount} GPU${request.gpuCount === 1 ? '' : 's'}`],
     ...(request.minVramGb === 0
       ? []
       : [[narrowing.withVram, `with at least ${request.minVramGb} GB of VRAM`] as const]),
+    ...requirementsOf(request).map(({ words }, index) => [narrowing.required[index] ?? 0, words] as const),
     [narrowing.free, 'with enough of them free'],
     ...diskStep(request, narrowing),
     ...(request.trustedOnly ? [[narrowing.trusted, 'on machines that the operator trusts'] as const] : []),
@@ -37,6 +39,11 @@ export function explain(request: CapacityRequest, narrowing: Narrowing): string 
     if (count === 0) break;
   }
   return `No offering fits. Offerings left after each condition: ${counts.join(', ')}. Change what the last condition asks for, or try again later.`;
+}
+
+/** The type was chosen when the launch was accepted, so the counts are about that type. */
+function wordsOfChoice({ requirements: { gpu_types: types = [] } = {} }: CapacityRequest): string {
+  return types.length < 2 ? '' : `, the cheapest of ${types.join(', ')} at the launch`;
 }
 
 /** A launch without a size needs little disk, so it is told about that only if some host has too little. */

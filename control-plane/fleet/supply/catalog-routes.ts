@@ -1,17 +1,19 @@
 // GET /v1/gpu-types and GET /v1/pricing: the catalogue, public without an API key (specification 4.1).
-import { GpuType, PricingRow } from '../../../shared/api/pricing.ts';
+import { GpuType, pricingFilters, PricingRow } from '../../../shared/api/pricing.ts';
 import { pageParameters, PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { DISK_GB_INCLUDED } from '../../../shared/limits.ts';
 import { dollarsFromUcents } from '../../../shared/money.ts';
 import { z } from 'zod';
 import type { Db } from '../../base/db/db.ts';
-import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
+import { byCreation, type Cursor, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { type Route, sharedRoute } from '../../base/http/route.ts';
-import { gpuTypes, type GpuTypeFacts, type ListedOffering, listedOfferings } from './offerings.ts';
+import { gpuTypes, type GpuTypeFacts, type ListedOffering, listedOfferings } from './catalog.ts';
+import { cudaText } from './cuda.ts';
 import { architectureOf } from './known-gpus.ts';
 
 const PricingQuery = z.strictObject({
   ...pageParameters,
+  ...pricingFilters,
   tier: z
     .enum(['on_demand', 'spot'])
     .default('on_demand')
@@ -47,18 +49,29 @@ export function catalogRoutes(deps: { db: Db; cursors: Cursors }): Route[] {
       path: '/v1/pricing',
       operationId: 'listPricing',
       tag: 'Catalog',
-      summary: 'List offerings with live prices and free GPUs, newest first',
+      summary: 'List offerings with live prices and free GPUs, newest or cheapest first',
+      description:
+        'With filters, only offerings that meet all of them are listed. Their names and meanings are those of `requirements` in POST /v1/instances.',
       scope: 'none',
       idempotency: 'none',
       query: PricingQuery,
       responses: { 200: { description: 'A page of offerings', schema: pageSchema(PricingRow) } },
       errors: [],
       handler: async ({ query }) => {
-        const rows = async (start: PageStart) => (query.tier === 'spot' ? [] : listedOfferings(db.read, start));
-        return { status: 200, body: await cursors.page('pricing', query, rows, { at: byCreation, show: pricingView }) };
+        const { tier, cursor, limit, ...filters } = query;
+        const rows = async (start: PageStart) => (tier === 'spot' ? [] : listedOfferings(db.read, start, filters));
+        const isByPrice = filters.sort === 'price';
+        const view = { at: isByPrice ? byPrice : byCreation, show: pricingView };
+        const page = { cursor, limit };
+        return { status: 200, body: await cursors.page(isByPrice ? 'pricing-by-price' : 'pricing', page, rows, view) };
       },
     }),
   ];
+}
+
+/** In a list that is sorted by price, the price takes the place of the time. */
+function byPrice({ price_ucents_per_hour: price, id }: ListedOffering): Cursor {
+  return { createdMs: Number(price), id };
 }
 
 function pricingView(row: ListedOffering): PricingRow {
@@ -70,7 +83,12 @@ function pricingView(row: ListedOffering): PricingRow {
     price_per_hour: dollarsFromUcents(row.price_ucents_per_hour),
     available: row.gpu_free,
     vram_gb: row.vram_gb,
+    cpu_cores: row.cpu_cores,
+    ram_gb: row.ram_gb,
     storage_gb: row.storage_gb,
+    host_gpu_count: row.host_gpu_count,
+    ...(row.driver_version === '' ? {} : { driver_version: row.driver_version }),
+    ...(row.cuda_version === 0 ? {} : { cuda_version: cudaText(row.cuda_version) }),
     disk_configurable: row.disk_configurable,
     disk_price_per_gb_hour: row.disk_configurable ? dollarsFromUcents(row.disk_price_ucents_per_gb_hour) : 0,
   };

@@ -1,22 +1,14 @@
 // Why offerings do not fit a launch, counted on demand: the offerings that each condition leaves, and those that another request would get.
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
-import { type Query, type Sql, sql } from '../../base/db/db.ts';
+import { join, type Query, raw, type Sql, sql } from '../../base/db/db.ts';
 import { diskWithin } from './free-disk.ts';
 import { gpusWithin } from './lending.ts';
 import { type CapacityRequest, conditions, diskCondition, priceCondition, trustCondition } from './offerings.ts';
+import { requirementsOf } from './requirements.ts';
 
-const NarrowingRow = z.object({
-  listed: int,
-  of_type: int,
-  big_enough: int,
-  with_vram: int,
-  free: int,
-  with_disk: int,
-  trusted: int,
-  priced: int,
-  affordable: int,
-});
+/** By the name of a condition, and by the index of a requirement. */
+const CountsRow = z.record(z.string(), int);
 
 /** The number of offerings that are left after each condition. `priced`: within the price cap, including those that were tried before. */
 export interface Narrowing {
@@ -24,6 +16,8 @@ export interface Narrowing {
   ofType: number;
   bigEnough: number;
   withVram: number;
+  /** After each of the requirements, in their order. */
+  required: number[];
   free: number;
   withDisk: number;
   trusted: number;
@@ -37,30 +31,34 @@ export async function narrowing(query: Query, request: CapacityRequest): Promise
   const ofType = sql`gpu_type = ${request.gpuType}`;
   const bigEnough = sql`${ofType} and gpu_total >= ${request.gpuCount}`;
   const withVram = sql`${bigEnough} and vram_gb >= ${request.minVramGb}`;
-  const free = sql`${withVram} and ${isFree(request)}`;
+  const required: Sql[] = [];
+  for (const { condition } of requirementsOf(request))
+    required.push(sql`${required.at(-1) ?? withVram} and ${condition}`);
+  const free = sql`${required.at(-1) ?? withVram} and ${isFree(request)}`;
   const withDisk = sql`${free} and ${diskCondition(request, diskFreeGb)}`;
   const trusted = sql`${withDisk} and ${trustCondition(request)}`;
   const priced = cap === null ? trusted : sql`${trusted} and ${priceCondition(request, cap)}`;
   const affordable = sql`${free} and ${conditions(request, diskFreeGb)}`;
-  const count = (condition: Sql): Sql =>
-    sql`cast(coalesce(sum(case when ${condition} then 1 else 0 end), 0) as bigint)`;
-  const row = await query.one(
-    NarrowingRow,
-    sql`select count(*) as listed, ${count(ofType)} as of_type, ${count(bigEnough)} as big_enough, ${count(withVram)} as with_vram,
-          ${count(free)} as free, ${count(withDisk)} as with_disk, ${count(trusted)} as trusted, ${count(priced)} as priced,
-          ${count(affordable)} as affordable
-        from offerings where listed = 1 and tier = 'on_demand'`,
+  const steps = { listed: sql`1 = 1`, ofType, bigEnough, withVram, free, withDisk, trusted, priced, affordable };
+  const counts = [...Object.entries(steps), ...required.entries()].map(
+    ([name, step]) => sql`cast(coalesce(sum(case when ${step} then 1 else 0 end), 0) as bigint) as ${raw(`"${name}"`)}`,
   );
+  const row = await query.one(
+    CountsRow,
+    sql`select ${join(counts)} from offerings where listed = 1 and tier = 'on_demand'`,
+  );
+  const left = (step: keyof typeof steps | number): number => row?.[step] ?? 0;
   return {
-    listed: row?.listed ?? 0,
-    ofType: row?.of_type ?? 0,
-    bigEnough: row?.big_enough ?? 0,
-    withVram: row?.with_vram ?? 0,
-    free: row?.free ?? 0,
-    withDisk: row?.with_disk ?? 0,
-    trusted: row?.trusted ?? 0,
-    priced: row?.priced ?? 0,
-    affordable: row?.affordable ?? 0,
+    listed: left('listed'),
+    ofType: left('ofType'),
+    bigEnough: left('bigEnough'),
+    withVram: left('withVram'),
+    required: required.map((_, index) => left(index)),
+    free: left('free'),
+    withDisk: left('withDisk'),
+    trusted: left('trusted'),
+    priced: left('priced'),
+    affordable: left('affordable'),
   };
 }
 

@@ -1,15 +1,17 @@
-// Offerings: kept up to date with their machine, filtered for placement, listed for customers.
+// Offerings: kept up to date with their machine, and filtered for placement.
 import { z } from 'zod';
+import type { Requirements } from '../../../shared/api/requirements.ts';
 import { CANDIDATES_MAX, DISK_GB_INCLUDED, DISK_GB_MIN, GPUS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
 import { flag, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, raw, sql } from '../../base/db/db.ts';
-import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
+import { cudaOfDriver } from './cuda.ts';
 import { diskWithin, freeGbOf } from './free-disk.ts';
 import { gpusWithin, lenders } from './lending.ts';
+import { requirementsOf } from './requirements.ts';
 import * as store from './store.ts';
 import { obstacleOf } from './checks.ts';
 
-const OfferingRow = z.object({
+export const OfferingRow = z.object({
   id: text,
   machine_id: text,
   gpu_type: text,
@@ -21,6 +23,12 @@ const OfferingRow = z.object({
   cpu_cores: int,
   ram_gb: int,
   storage_gb: int,
+  /** All GPUs of the host, of each type: they share its processors and memory. */
+  host_gpu_count: int,
+  /** Empty if it is unknown. */
+  driver_version: text,
+  /** See `cudaOfDriver`. */
+  cuda_version: int,
   /** True if a launch can choose its disk size, and the host enforces it. */
   disk_configurable: flag,
   disk_free_gb: int,
@@ -33,7 +41,7 @@ const OfferingRow = z.object({
 export type Offering = z.infer<typeof OfferingRow>;
 
 const COLUMNS = sql`id, machine_id, gpu_type, region, tier, price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, storage_gb,
-  disk_configurable, disk_free_gb, disk_price_ucents_per_gb_hour, gpu_total, gpu_free, created_ms`;
+  host_gpu_count, driver_version, cuda_version, disk_configurable, disk_free_gb, disk_price_ucents_per_gb_hour, gpu_total, gpu_free, created_ms`;
 const GIB = 1024 ** 3;
 
 const CandidateRow = OfferingRow.pick({
@@ -72,6 +80,8 @@ export interface CapacityRequest {
   exceptMachineIds: string[];
   /** Only machines that the operator trusts. */
   trustedOnly: boolean;
+  /** Conditions of the request on the host; left out: none. */
+  requirements?: Requirements;
 }
 
 /**
@@ -121,31 +131,6 @@ function lentCandidates(query: Query, request: CapacityRequest, endsMs: number):
         where listed = 1 and gpu_type = ${request.gpuType} and tier = 'on_demand'
           and machine_id in (${lenders(request.gpuType, endsMs)}) and ${within} >= ${request.gpuCount} and ${conditions(request, diskFreeGb)}
         order by price_ucents_per_hour, id limit ${CANDIDATES_MAX}`,
-  );
-}
-
-const ListedRow = OfferingRow.pick({
-  id: true,
-  gpu_type: true,
-  region: true,
-  gpu_free: true,
-  price_ucents_per_hour: true,
-  vram_gb: true,
-  storage_gb: true,
-  disk_configurable: true,
-  disk_price_ucents_per_gb_hour: true,
-  created_ms: true,
-});
-/** The fields of an offering that the catalogue shows. Few fields, because these pages are requested most. */
-export type ListedOffering = z.infer<typeof ListedRow>;
-const LISTED = sql`id, gpu_type, region, gpu_free, price_ucents_per_hour, vram_gb, storage_gb, disk_configurable, disk_price_ucents_per_gb_hour,
-  created_ms`;
-
-/** A page of listed on-demand offerings, newest first. */
-export function listedOfferings(query: Query, start: PageStart): Promise<ListedOffering[]> {
-  return query.all(
-    ListedRow,
-    sql`select ${LISTED} from offerings where listed = 1 and tier = 'on_demand' and ${pageFrom(start)}`,
   );
 }
 
@@ -214,15 +199,16 @@ export async function largestVramGb(
 const TypeRow = z.object({ gpu_type: text });
 
 /**
- * The type of the cheapest offering that could take the launch. Offerings that are free now come first, then those in the preferred region.
- * Undefined if no listed host is large enough. Reads every listed offering.
+ * The type of the cheapest offering that could take the launch, of the types that the request allows. Offerings that are free now and meet its
+ * requirements come first, then those in the preferred region. Undefined if no listed host is large enough. Reads every listed offering.
  */
 export async function cheapestType(
   query: Query,
   request: Omit<CapacityRequest, 'gpuType'>,
 ): Promise<string | undefined> {
-  const { gpuCount, minVramGb, offeringId, region, endsMs } = request;
+  const { gpuCount, minVramGb, offeringId, region, endsMs, requirements: { gpu_types: types } = {} } = request;
   const pinned = offeringId === null ? sql`1 = 1` : sql`id = ${offeringId}`;
+  const chosen = types === undefined ? sql`1 = 1` : sql`gpu_type in (${join(types)})`;
   const diskFreeGb = diskWithin(endsMs);
   const isFree = sql`${gpusWithin(endsMs)} >= ${gpuCount} and ${conditions({ ...request, region: null }, diskFreeGb)}`;
   const isNear = region === null ? sql`1 = 1` : sql`region = ${region}`;
@@ -230,7 +216,7 @@ export async function cheapestType(
   const row = await query.one(
     TypeRow,
     sql`select gpu_type from offerings
-        where listed = 1 and tier = 'on_demand' and gpu_total >= ${gpuCount} and vram_gb >= ${minVramGb} and ${pinned}
+        where listed = 1 and tier = 'on_demand' and gpu_total >= ${gpuCount} and vram_gb >= ${minVramGb} and ${pinned} and ${chosen}
         order by ${first(isFree)}, ${first(isNear)}, ${first(diskCondition(request, diskFreeGb))}, price_ucents_per_hour, id limit 1`,
   );
   return row?.gpu_type;
@@ -262,14 +248,16 @@ export async function refreshOfferings(
     const usable = ofType.filter((gpu) => gpu.usable);
     const free = usable.filter((gpu) => gpu.held_by === null && gpu.reserved_by === null).length;
     const vramGb = Math.min(...(usable.length > 0 ? usable : ofType).map((gpu) => gpu.vram_gb));
+    const driver = inventory?.gpus[0]?.driver_version ?? '';
     await tx.run(
       sql`insert into offerings (${COLUMNS}, listed)
           values (${now.newId()}, ${machineId}, ${gpuType}, ${machine.region}, ${machine.tier}, ${machine.price_ucents_per_hour}, ${vramGb},
             ${inventory?.cpu_cores ?? 0}, ${Math.floor((inventory?.ram_bytes ?? 0) / GIB)}, ${storageGb},
-            ${diskConfigurable}, ${diskFreeGb}, ${now.diskPriceUcentsPerGbHour}, ${usable.length}, ${free}, ${now.nowMs}, ${listed && usable.length > 0})
+            ${inventory?.gpus.length ?? 0}, ${driver}, ${cudaOfDriver(driver)}, ${diskConfigurable}, ${diskFreeGb}, ${now.diskPriceUcentsPerGbHour}, ${usable.length}, ${free}, ${now.nowMs}, ${listed && usable.length > 0})
           on conflict (machine_id, gpu_type) do update set region = excluded.region, tier = excluded.tier,
             price_ucents_per_hour = excluded.price_ucents_per_hour, vram_gb = excluded.vram_gb, cpu_cores = excluded.cpu_cores,
-            ram_gb = excluded.ram_gb, storage_gb = excluded.storage_gb, disk_configurable = excluded.disk_configurable,
+            ram_gb = excluded.ram_gb, storage_gb = excluded.storage_gb, host_gpu_count = excluded.host_gpu_count, driver_version = excluded.driver_version,
+            cuda_version = excluded.cuda_version, disk_configurable = excluded.disk_configurable,
             disk_free_gb = excluded.disk_free_gb, disk_price_ucents_per_gb_hour = excluded.disk_price_ucents_per_gb_hour, gpu_total = excluded.gpu_total, gpu_free = excluded.gpu_free,
             listed = excluded.listed`,
     );
@@ -314,6 +302,7 @@ export function conditions(request: Omit<CapacityRequest, 'gpuType'>, diskFreeGb
   if (request.region !== null) parts.push(sql`region = ${request.region}`);
   if (request.maxPriceUcentsPerHour !== null) parts.push(priceCondition(request, request.maxPriceUcentsPerHour));
   if (request.exceptMachineIds.length > 0) parts.push(sql`machine_id not in (${join(request.exceptMachineIds)})`);
+  parts.push(...requirementsOf(request).map(({ condition }) => condition));
   return join(parts, ' and ');
 }
 
@@ -335,29 +324,4 @@ export function priceCondition({ gpuCount, diskGb }: Pick<CapacityRequest, 'gpuC
 
 function extraGb(diskGb: number | null): number {
   return Math.max(0, (diskGb ?? DISK_GB_INCLUDED) - DISK_GB_INCLUDED);
-}
-
-const GpuTypeRow = z.object({
-  gpu_type: text,
-  vram_gb: int,
-  cpu_cores: int,
-  ram_gb: int,
-  storage_gb: int,
-  disk_configurable: flag,
-});
-export type GpuTypeFacts = z.infer<typeof GpuTypeRow>;
-
-/**
- * The GPU types on offer, ordered by name. The figures of a type are those of its smallest host, so that no customer gets less than the catalogue
- * shows. A host that does not report a figure is ignored for that figure.
- */
-export function gpuTypes(query: Query, afterType: string, limit: number): Promise<GpuTypeFacts[]> {
-  return query.all(
-    GpuTypeRow,
-    sql`select gpu_type, min(vram_gb) as vram_gb, coalesce(min(nullif(cpu_cores, 0)), 0) as cpu_cores,
-          coalesce(min(nullif(ram_gb, 0)), 0) as ram_gb, coalesce(min(nullif(storage_gb, 0)), 0) as storage_gb,
-          max(disk_configurable) as disk_configurable
-        from offerings where listed = 1 and tier = 'on_demand' and gpu_type > ${afterType}
-        group by gpu_type order by gpu_type limit ${limit}`,
-  );
 }

@@ -41,11 +41,24 @@ export async function chooseGpu(
   if (request.tier === 'reserved') return { gpuType: await choices.reserved(minVramGb), minVramGb, warnings: [] };
   const cheapest = await cheapestType(query, { ...want, minVramGb });
   if (cheapest !== undefined) return { gpuType: cheapest, minVramGb, warnings: [] };
+  const { gpu_types: types } = request.requirements ?? {};
+  if (types !== undefined) return failNoType(runnable, { types, gpuCount: want.gpuCount, minVramGb });
   const needs =
     runnable.model === null ? '' : ` for the ${gigabytes(runnable.model.bytes)} GB of ${runnable.model.name}`;
   return fail('environment_unavailable', {
     detail: `No host on offer has ${want.gpuCount === 1 ? 'a GPU' : `${want.gpuCount} GPUs`} with at least ${minVramGb} GB of VRAM, as this template needs${needs}. Change gpu_count, or name a gpu_type.`,
     errors: [{ field: 'template_id', rule: `needs GPUs with ${minVramGb} GB of VRAM` }],
+  });
+}
+
+function failNoType(
+  { ownImage }: Runnable,
+  { types, gpuCount, minVramGb }: { types: string[]; gpuCount: number; minVramGb: number },
+): never {
+  const gpus = `${gpuCount === 1 ? 'a GPU' : `${gpuCount} GPUs`}${minVramGb === 0 ? '' : ` with at least ${minVramGb} GB of VRAM`}`;
+  return fail(ownImage ? 'image_unavailable' : 'environment_unavailable', {
+    detail: `No host on offer has ${gpus} of one of the types ${types.join(', ')}. Choose other types from GET /v1/gpu-types, or another gpu_count.`,
+    errors: [{ field: 'requirements.gpu_types', rule: 'must have a type on offer' }],
   });
 }
 

@@ -348,5 +348,6 @@ export function wantedCapacity(
     endsMs: hours === undefined ? null : latestEnd(nowMs, hours),
     exceptMachineIds: avoidedMachineIds,
     trustedOnly,
+    ...(request.requirements === undefined ? {} : { requirements: request.requirements }),
   };
 }

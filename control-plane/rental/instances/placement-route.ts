@@ -16,6 +16,7 @@ import { Id, operator } from '../../base/http/operator.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import { fittingByType, type Narrowing, narrowing } from '../../fleet/supply/narrowing.ts';
 import type { Candidate, CapacityRequest } from '../../fleet/supply/offerings.ts';
+import { requirementsOf } from '../../fleet/supply/requirements.ts';
 import { capacityRequest, fittingCandidates } from './place.ts';
 import { findInstance, type InstanceRow, LIVE } from './store.ts';
 
@@ -93,22 +94,31 @@ function requestFields(row: InstanceRow, request: CapacityRequest): PlacementExp
     price_cap_per_hour: cap === null ? null : dollarText(cap),
     disk_gb: request.diskGb,
     min_vram_gb: request.minVramGb === 0 ? null : request.minVramGb,
+    ...Object.fromEntries(requirementsOf(request).map(({ field, words }) => [field, words])),
     reservation_id: row.reservation_id,
     ends_at: request.endsMs === null ? null : isoTime(request.endsMs),
     trusted_only: request.trustedOnly,
   };
 }
 
+type PlacementStep = [isAsked: boolean, filter: string, field: string | null, left: number];
+
 /** Conditions that the request does not have are left out. */
 function filtersOf(request: CapacityRequest, counts: Narrowing): PlacementFilter[] {
   const { gpuType, gpuCount, minVramGb, diskGb, roomGb = 0, maxPriceUcentsPerHour: cap } = request;
   const except = request.exceptMachineIds.length;
   const pinned = request.offeringId === null ? '' : ` and the offering ${request.offeringId}`;
-  const steps: [isAsked: boolean, filter: string, field: string | null, left: number][] = [
+  const steps: PlacementStep[] = [
     [true, 'All listed offerings', null, counts.listed],
     [true, `GPU type is ${gpuType}`, 'gpu_type', counts.ofType],
     [true, `At least ${gpuWords(gpuCount)} in one machine`, 'gpu_count', counts.bigEnough],
     [minVramGb > 0, `At least ${minVramGb} GB of VRAM`, 'template_id', counts.withVram],
+    ...requirementsOf(request).map(({ field, words }, index): PlacementStep => [
+      true,
+      capitalized(words),
+      field,
+      counts.required[index] ?? 0,
+    ]),
     [true, `${gpuCount} of them free`, null, counts.free],
     [diskGb !== null, `A disk of ${diskGb} GB`, 'disk_gb', counts.withDisk],
     [counts.withDisk < counts.free && diskGb === null, `${roomGb} GB of disk left`, null, counts.withDisk],
@@ -140,6 +150,8 @@ function candidateView(candidate: Candidate, index: number, { gpuCount }: Capaci
   };
 }
 
+const capitalized = (words: string): string => words.charAt(0).toUpperCase() + words.slice(1);
+
 const gpuWords = (count: number): string => `${count} GPU${count === 1 ? '' : 's'}`;
 
 /** What the market offers now for requests that differ from `request` in one point. */
@@ -152,6 +164,7 @@ async function alternativesTo(query: Query, request: CapacityRequest): Promise<P
     [cap !== null, 'No price cap', { ...anywhere, maxPriceUcentsPerHour: null }],
     [request.offeringId !== null, 'Any offering', { ...anywhere, offeringId: null }],
     [diskGb !== null, 'Without a size of the disk', { ...anywhere, diskGb: null, roomGb: DISK_GB_MIN }],
+    [request.requirements !== undefined, 'Without `requirements`', { ...anywhere, requirements: {} }],
     [gpuCount % 2 === 0, `Two launches with ${gpuWords(half)} each`, halved],
   ];
   const found = await Promise.all(

@@ -177,6 +177,23 @@ describe('of a launch with every condition', () => {
   });
 });
 
+test('requirements are conditions by their fields, and what would work without them is named', async () => {
+  await world.machine({ region: 'us-east', dollars: 1 });
+  await world.machine({ region: 'eu-north', cpuCores: 8 });
+  const requirements = { regions: ['eu-north', 'eu-west'], min_cpu_cores: 9 };
+  const id = await world.launch(who, { requirements });
+  const shown = await explain(id);
+  expect(left(shown).slice(2)).toEqual([
+    ['gpu_count', 0, 2],
+    ['requirements.regions', 1, 1],
+    ['requirements.min_cpu_cores', 1, 0],
+    [null, 0, 0],
+  ]);
+  expect(shown.filters.map(({ filter }) => filter)).toContain('In eu-north or eu-west');
+  expect(shown.request).toMatchObject({ 'requirements.min_cpu_cores': 'with at least 9 processors for the instance' });
+  expect(shown.alternatives).toEqual([{ change: 'Without `requirements`', offerings: 2, price_per_hour: 1 }]);
+});
+
 test('of an instance that does not exist is refused', async () => {
   await expect(explain('i-none')).rejects.toMatchObject({ code: 'not_found' });
 });

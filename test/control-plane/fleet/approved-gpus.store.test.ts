@@ -2,7 +2,7 @@
 // one.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { machineView } from '../../../control-plane/fleet/supply/machine-view.ts';
-import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/catalog.ts';
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { GpuFacts, Inventory } from '../../../shared/protocol/inventory.ts';

@@ -4,7 +4,7 @@ import { sql } from '../../../control-plane/base/db/db.ts';
 import { openArrival } from '../../../control-plane/fleet/link/arrival.ts';
 import { openCloneTokens } from '../../../control-plane/fleet/link/clone-tokens.ts';
 import { openLinkRecords } from '../../../control-plane/fleet/link/presence.ts';
-import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/catalog.ts';
 import { findMachine, gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import type { HelloMessage } from '../../../shared/protocol/link.ts';

@@ -1,7 +1,7 @@
 // A host whose disk was copied: the copy is detected, nothing new goes to either host, and running rentals go on.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openCloneTokens, type CloneTokens } from '../../../control-plane/fleet/link/clone-tokens.ts';
-import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/catalog.ts';
 import { findMachine, gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { obstacleOf } from '../../../control-plane/fleet/supply/checks.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';

@@ -1,6 +1,6 @@
 // Listing: decisions of the operator and the supplier, and the rentals that a delisted machine still runs.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/catalog.ts';
 import { slotsOf } from '../../../control-plane/fleet/supply/slots.ts';
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';

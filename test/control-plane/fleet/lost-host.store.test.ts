@@ -3,7 +3,7 @@ import { EventEmitter } from 'node:events';
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { waitingMachines } from '../../../control-plane/fleet/supply/overview.ts';
-import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/catalog.ts';
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { STOPPING_MS_MAX } from '../../../shared/limits.ts';

@@ -1,6 +1,6 @@
 // GPUs that are set aside for contracts: which ones a contract may get, waits for, and gives up. Each GPU differs in a single fact.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/catalog.ts';
 import { freeCapacity, slotsOf, supplyOf, wantsOf } from '../../../control-plane/fleet/supply/slots.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { linkHost, loseHost, type MachineOptions, type MadeMachine } from '../../kit/machines.ts';

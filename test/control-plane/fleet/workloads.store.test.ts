@@ -1,6 +1,6 @@
 // Desired and observed workloads: revisions grow, removals are tombstones, and a restored database starts above what hosts hold.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/catalog.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { findWorkload } from '../../../control-plane/fleet/workloads/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { countRow } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
-import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/catalog.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance, type InstanceRow } from '../../../control-plane/rental/instances/store.ts';
 import type { CreateInstance } from '../../../shared/api/instance.ts';

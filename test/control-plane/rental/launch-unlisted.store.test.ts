@@ -1,7 +1,7 @@
 // The last offering leaves the market between the checks of a launch and its insert, on a server with other transactions.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Db, sql } from '../../../control-plane/base/db/db.ts';
-import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/catalog.ts';
 import { openWorldOver, type World, type WorldAccount } from '../../kit/world.ts';
 import { textOf } from '../../kit/sql-text.ts';
 

@@ -6,7 +6,7 @@ import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import type { OperatorView } from '../../../control-plane/rental/reservations/reservations.ts';
 import type { NewReservation } from '../../../shared/api/reservation.ts';
 import { createLog } from '../../../shared/log.ts';
-import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/catalog.ts';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 import { brokenContracts } from './contract-promises.ts';
 import { linkHost, loseHost } from '../../kit/machines.ts';

@@ -1,6 +1,6 @@
 // Launches under a contract, and what those on demand find beside it: slots, terms, races, and hosts that fail.
 import { describe, expect, test } from 'vitest';
-import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/catalog.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';

@@ -1,6 +1,6 @@
 // A world with a holder of reserved capacity, and what tests do with its contracts.
 import { afterEach, beforeEach, expect } from 'vitest';
-import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/catalog.ts';
 import type { OperatorView } from '../../../control-plane/rental/reservations/reservations.ts';
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import type { NewReservation } from '../../../shared/api/reservation.ts';

@@ -1,0 +1,46 @@
+// The conditions of a launch on its host, in SQL and in words: one list for placement, for the explanation of a refusal, and for the catalogue.
+import type { Requirements } from '../../../shared/api/requirements.ts';
+import { join, type Sql, sql } from '../../base/db/db.ts';
+import { cudaNumber } from './cuda.ts';
+
+export interface Requirement {
+  /** The field of the request. */
+  field: string;
+  /** Completes "offerings ...". */
+  words: string;
+  /** Holds for the offerings that meet it. */
+  condition: Sql;
+}
+
+/** What a launch with `gpuCount` GPUs requires, in the order of the API. `gpu_types` is not among it: that is a choice, made before. */
+export function requirementsOf({
+  gpuCount,
+  requirements: { regions, ...minimums } = {},
+}: {
+  gpuCount: number;
+  requirements?: Requirements;
+}): Requirement[] {
+  const { min_vram_gb: vramGb, min_cpu_cores: cores, min_ram_gb: ramGb, min_cuda_version: cuda } = minimums;
+  const found: Requirement[] = [];
+  const require = (field: keyof Requirements, words: string, condition: Sql): void => {
+    found.push({ field: `requirements.${field}`, words, condition });
+  };
+  if (regions !== undefined) require('regions', `in ${regions.join(' or ')}`, sql`region in (${join(regions)})`);
+  if (vramGb !== undefined)
+    require('min_vram_gb', `with at least ${vramGb} GB of VRAM for each GPU`, sql`vram_gb >= ${vramGb}`);
+  // The share of an instance, without a division: `shapeOf` of the agent gives it so.
+  if (cores !== undefined) {
+    const condition = sql`cpu_cores * ${gpuCount} >= ${cores} * host_gpu_count and host_gpu_count > 0`;
+    require('min_cpu_cores', `with at least ${cores} processors for the instance`, condition);
+  }
+  if (ramGb !== undefined) {
+    const condition = sql`(ram_gb - ${HOST_RAM_GB}) * ${gpuCount} >= ${ramGb} * host_gpu_count and host_gpu_count > 0`;
+    require('min_ram_gb', `with at least ${ramGb} GB of memory for the instance`, condition);
+  }
+  if (cuda !== undefined)
+    require('min_cuda_version', `with CUDA ${cuda} or newer`, sql`cuda_version >= ${cudaNumber(cuda)}`);
+  return found;
+}
+
+/** Memory that a host keeps for itself. */
+const HOST_RAM_GB = 1;
