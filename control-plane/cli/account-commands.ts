@@ -1,4 +1,4 @@
-// Commands of one request for customers: what is on offer, keys, instances, reservations, money and webhooks.
+// Commands of one request for customers: keys, instances, reservations, money and webhooks.
 import { CHAIN, MONTH, type PlainCommand } from './plain.ts';
 
 const INSTANCE = ['id', 'name', 'status', 'gpu_type', 'gpu_count', 'region', 'price_per_hour', 'created_at'] as const;
@@ -15,28 +15,6 @@ const DEPOSIT = [
 const ENDPOINT = ['id', 'url', 'event_types', 'status', 'status_reason'] as const;
 
 export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
-  {
-    words: ['gpu', 'list'],
-    help: 'list the GPU types on offer',
-    method: 'GET',
-    path: '/gpu-types',
-    isOpen: true,
-    rows: 'data',
-    pages: 'cursor',
-    columns: ['gpu_type', 'architecture', 'vram_gb', 'cpu_cores', 'ram_gb', 'storage_gb', 'disk_configurable'],
-    id: 'gpu_type',
-  },
-  {
-    words: ['price', 'list'],
-    help: 'list the offerings with their prices',
-    method: 'GET',
-    path: '/pricing',
-    isOpen: true,
-    rows: 'data',
-    pages: 'cursor',
-    columns: ['offering_id', 'gpu_type', 'region', 'tier', 'available', 'price_per_hour', 'disk_configurable'],
-    id: 'offering_id',
-  },
   {
     words: ['key', 'list'],
     help: 'list the SSH public keys that may log in to your instances',

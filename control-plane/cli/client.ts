@@ -213,6 +213,7 @@ async function refusalOf(response: Response, { signal }: SvcRequest): Promise<Sv
     isFinal: status < 500 && !PASSING.has(status),
     ...(status === 401 ? { next: 'Sign in: svc auth login' } : {}),
     ...(requestId === undefined ? {} : { requestId }),
+    ...(problem === undefined ? {} : { fields: problem.errors.map(({ field }) => field) }),
   });
 }
 

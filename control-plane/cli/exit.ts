@@ -17,6 +17,8 @@ export interface Refusal {
   /** The code of the API, or one of our own in the same style. */
   code: string;
   message: string;
+  /** The members of the request that the API finds at fault. The message need not name them. */
+  fields?: readonly string[];
   /** What the person can do next. */
   next?: string;
   requestId?: string;
@@ -56,14 +58,25 @@ export function knownError(error: unknown, interrupted?: AbortSignal): SvcError 
   return new SvcError(EXIT.failed, { code: 'failed', message: messageOf(error) });
 }
 
-/** The error of a request. Its next step names the options of the command for those members of the API of which the message speaks. */
+/**
+ * The error of a request. Its next step names the options of the command for those members of the API that are at fault, or of which the message
+ * speaks. A member inside an object has its path, like `requirements.regions`.
+ */
 export function inOptions(error: unknown, optionOf: ReadonlyMap<string, string>): unknown {
   if (!(error instanceof SvcError) || error.refusal.next !== undefined) return error;
-  const words = new Set(error.message.split(/[^a-z_]/));
-  const named = [...optionOf].filter(([member]) => words.has(member));
+  const { message, fields = [] } = error.refusal;
+  const paths = [message, ...fields].join(' ').match(/[a-z_]+(?:\.[a-z_]+)*/g) ?? [];
+  const members = new Set(paths.map((path) => memberAt(path, optionOf)));
+  const named = [...optionOf].filter(([member]) => members.has(member));
   if (named.length === 0) return error;
   const next = `${named.map(([member, option]) => `${member} is ${option}`).join(', ')}.`;
   return new SvcError(error.exit, { ...error.refusal, next });
+}
+
+/** The member at this path, or the one that has it inside, as `env` has `env.path`. */
+function memberAt(path: string, optionOf: ReadonlyMap<string, string>): string {
+  const at = path.lastIndexOf('.');
+  return optionOf.has(path) || at === -1 ? path : memberAt(path.slice(0, at), optionOf);
 }
 
 /** The text for a person: one line, and the next step in a second one. */

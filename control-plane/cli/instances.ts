@@ -5,7 +5,9 @@ import { type CommonOptions, number, show, signedIn, type SvcDeps, withCommon } 
 import { EXIT, SvcError } from './exit.ts';
 import { resolveName } from './names.ts';
 import { launch, type LAUNCH_OPTIONS, placed } from './launches.ts';
+import { MINIMUMS } from './offer-commands.ts';
 import { followLog, Line, writeLine } from './output.ts';
+import { place } from './plain.ts';
 import { runToEnd } from './run.ts';
 import { WAITS, type WaitFor, waitUntil } from './waiting.ts';
 
@@ -15,13 +17,19 @@ interface WaitOptions extends CommonOptions {
 }
 
 interface LaunchOptions extends CommonOptions {
-  gpuType?: string;
+  gpuType?: string[];
   count: number;
   tier: string;
   image?: string;
   template?: string;
   environment?: string;
   region?: string;
+  offering?: string;
+  onlyRegion?: string[];
+  minVram?: number;
+  minCpus?: number;
+  minRam?: number;
+  minCuda?: string;
   name?: string;
   disk?: number;
   env?: string[];
@@ -69,14 +77,11 @@ export function addInstanceCommands(program: Command, instance: Command, deps: S
 }
 
 function launchCommand(command: Command, deps: SvcDeps, isRun: boolean): Command {
-  withCommon(command)
-    .option('--gpu-type <type>', 'a type of svc gpu list')
-    .option('--count <gpus>', 'how many GPUs', number, 1)
+  withHostOptions(withCommon(command))
     .option('--tier <tier>', 'on_demand, spot or reserved', 'on_demand')
     .option('--image <image>', 'a container image')
     .option('--template <id>', 'an application of the catalogue')
     .option('--environment <name>', 'a place to log in to')
-    .option('--region <region>', 'preferred region')
     .option('--name <name>', 'a name of your own')
     .option('--disk <gb>', 'size of the disk', number)
     .option(
@@ -105,6 +110,23 @@ function launchCommand(command: Command, deps: SvcDeps, isRun: boolean): Command
   return command.action((argv: string[], options: LaunchOptions) =>
     isRun ? run(argv, options, deps) : create(argv, options, deps),
   );
+}
+
+/** Adds the options that say on which host a launch may run. */
+function withHostOptions(command: Command): Command {
+  command
+    .option(
+      '--gpu-type <type>',
+      'a type of svc gpu list; of several, separated by commas, the launch takes the cheapest that is free',
+      listed,
+    )
+    .option('--count <gpus>', 'how many GPUs', number, 1)
+    .option('--region <region>', 'preferred region; without capacity there, it runs elsewhere')
+    .option('--offering <id>', 'run on this offering of svc price list or not at all')
+    .option('--only-region <region>', 'run nowhere else; may be repeated', repeated);
+  for (const { flags, help, as } of MINIMUMS)
+    command.option(flags, help, (text: string) => (as === 'number' ? number(text) : text));
+  return command;
 }
 
 function waitCommand(parent: Command, deps: SvcDeps): void {
@@ -164,8 +186,16 @@ async function end(name: string, options: LaunchOptions, deps: SvcDeps): Promise
 }
 
 function launchOf(argv: string[], options: LaunchOptions, deps: SvcDeps): Record<string, unknown> {
+  const types = options.gpuType;
   const given: Record<keyof typeof LAUNCH_OPTIONS, unknown> = {
-    gpu_type: options.gpuType,
+    gpu_type: types?.length === 1 ? types[0] : undefined,
+    offering_id: options.offering,
+    'requirements.gpu_types': types?.length === 1 ? undefined : types,
+    'requirements.regions': options.onlyRegion,
+    'requirements.min_vram_gb': options.minVram,
+    'requirements.min_cpu_cores': options.minCpus,
+    'requirements.min_ram_gb': options.minRam,
+    'requirements.min_cuda_version': options.minCuda,
     gpu_count: options.count,
     tier: options.tier,
     image: options.image,
@@ -184,8 +214,9 @@ function launchOf(argv: string[], options: LaunchOptions, deps: SvcDeps): Record
     cmd: argv.length === 0 ? undefined : argumentsOf(argv),
     entrypoint: options.entrypoint === undefined ? undefined : argumentsOf(options.entrypoint),
   };
-  const set = Object.entries(given).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(set);
+  const body: Record<string, unknown> = {};
+  for (const [path, value] of Object.entries(given)) if (value !== undefined) place(body, path.split('.'), value);
+  return body;
 }
 
 /** A name without a value takes that of the caller's own variable, so that a secret need not stand on the command line. */
@@ -220,6 +251,11 @@ function usage(message: string): SvcError {
 
 function repeated(text: string, before: string[] = []): string[] {
   return [...before, text];
+}
+
+/** Each text may be several, separated by commas. */
+function listed(text: string, before: string[] = []): string[] {
+  return [...before, ...text.split(',').map((entry) => entry.trim())];
 }
 
 function seconds(text: string): number {

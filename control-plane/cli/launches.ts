@@ -21,7 +21,7 @@ interface Placing {
 
 const POLL_MS = 500;
 
-/** The option for each member of a launch. */
+/** The option for each member of a launch, by its path. */
 export const LAUNCH_OPTIONS = {
   gpu_type: '--gpu-type (svc gpu list)',
   gpu_count: '--count',
@@ -30,6 +30,13 @@ export const LAUNCH_OPTIONS = {
   template_id: '--template',
   environment: '--environment',
   region: '--region',
+  offering_id: '--offering (svc price list)',
+  'requirements.gpu_types': '--gpu-type with several types',
+  'requirements.regions': '--only-region',
+  'requirements.min_vram_gb': '--min-vram',
+  'requirements.min_cpu_cores': '--min-cpus',
+  'requirements.min_ram_gb': '--min-ram',
+  'requirements.min_cuda_version': '--min-cuda',
   name: '--name',
   disk_gb: '--disk',
   env: '--env',
@@ -43,6 +50,10 @@ export const LAUNCH_OPTIONS = {
   entrypoint: '--entrypoint',
 } as const;
 
+/** The options that together are one member. */
+const REQUIREMENTS =
+  'what --only-region, --min-vram, --min-cpus, --min-ram, --min-cuda and several types of --gpu-type say';
+
 /** `signal` ends the request in place of the first Ctrl-C. @throws SvcError */
 export async function launch(client: Client, body: Record<string, unknown>, signal?: AbortSignal): Promise<Operation> {
   const request = { method: 'POST', path: '/instances', body, ...(signal === undefined ? {} : { signal }) };
@@ -50,7 +61,7 @@ export async function launch(client: Client, body: Record<string, unknown>, sign
     return Operation.parse(await client.json(request));
   } catch (error) {
     if (!(error instanceof SvcError) || error.exit !== EXIT.interrupted)
-      throw inOptions(error, new Map(Object.entries(LAUNCH_OPTIONS)));
+      throw inOptions(error, new Map([...Object.entries(LAUNCH_OPTIONS), ['requirements', REQUIREMENTS]]));
     const next = 'The launch may have been accepted, and then costs money. See what there is: svc instance list';
     throw new SvcError(error.exit, { ...error.refusal, next });
   }

@@ -97,6 +97,17 @@ export function addPlainCommands(
   }
 }
 
+/** Sets a member at a path, and makes the objects on the way. */
+export function place(body: Record<string, unknown>, [name = '', ...rest]: readonly string[], value: unknown): void {
+  if (rest.length === 0) {
+    body[name] = value;
+    return;
+  }
+  const inner = isRecord(body[name]) ? body[name] : {};
+  body[name] = inner;
+  place(inner, rest, value);
+}
+
 /** The names of the arguments in a path, in order. */
 export function argumentsOf(path: string): string[] {
   return [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name);
@@ -151,17 +162,6 @@ async function requestOf(
     throw usage(`give at least one of ${optionsOf(plain).map(longOf).join(', ')}`);
   const hasBody = plain.options?.some((option) => option.in === 'body') === true || plain.body !== undefined;
   return { query, body: hasBody ? body : undefined };
-}
-
-/** Sets a member at a path, and makes the objects on the way. */
-function place(body: Record<string, unknown>, [name = '', ...rest]: readonly string[], value: unknown): void {
-  if (rest.length === 0) {
-    body[name] = value;
-    return;
-  }
-  const inner = isRecord(body[name]) ? body[name] : {};
-  body[name] = inner;
-  place(inner, rest, value);
 }
 
 /** The option as a person writes it: `--max-price`. */

@@ -12,6 +12,7 @@ import { addDoctorCommand } from './doctor.ts';
 import { errorJson, errorText, EXIT, knownError, SvcError } from './exit.ts';
 import { addInstanceCommands } from './instances.ts';
 import { addMetricsCommands } from './metrics.ts';
+import { OFFER_COMMANDS } from './offer-commands.ts';
 import { ORGANISATION_COMMANDS } from './organisation-commands.ts';
 import { addPlainCommands, type PlainCommand } from './plain.ts';
 import { addSshCommands } from './ssh.ts';
@@ -46,6 +47,7 @@ const NOUNS: Readonly<Record<string, string>> = {
 };
 
 export const PLAIN_COMMANDS: readonly PlainCommand[] = [
+  ...OFFER_COMMANDS,
   ...ACCOUNT_COMMANDS,
   ...ORGANISATION_COMMANDS,
   ...MODEL_COMMANDS,
