@@ -211,13 +211,20 @@ test('an organisation becomes a supplier, registers a machine, reads its checks,
   expect(pages.broken).toEqual([]);
 });
 
-test('a launch names its ports, the primary one of them, and the arguments of its program, as its two lines do', async () => {
+test('a launch requires what the person filters for, names its ports and its arguments, as its two lines do', async () => {
   await pages.api.world.machine();
   await page.goto(`${pages.origin}/console/launch`);
   await page.getByRole('radio', { name: /H100/ }).check();
   await page.getByRole('radio', { name: 'Own image' }).check();
   const box = (name: RegExp): Locator => page.getByRole('textbox', { name });
   const choice = (name: RegExp): Locator => page.getByRole('combobox', { name });
+  await choice(/^CPUs/).selectOption('128');
+  await page.getByText('The filters hide the chosen offering: under 128 CPUs.').waitFor();
+  expect(await page.getByRole('button', { name: /^Launch at/ }).isDisabled()).toBe(true);
+  await choice(/^CPUs/).selectOption('64');
+  await choice(/^RAM/).selectOption('256');
+  await choice(/^CUDA/).selectOption('12.4 or newer');
+  await choice(/^Region/).selectOption('eu-west');
   await box(/^Image/).fill('busybox');
   await box(/^Ports/).fill('8080 5432/tcp 9090/http');
   await choice(/^Primary port/).selectOption('9090');
@@ -240,6 +247,7 @@ test('a launch names its ports, the primary one of them, and the arguments of it
   expect(await lines.count()).toBe(2);
   for (const line of await lines.allTextContents()) await pages.judge(line);
   const asked = {
+    requirements: { regions: ['eu-west'], min_cpu_cores: 64, min_ram_gb: 256, min_cuda_version: '12.4' },
     image: 'busybox',
     ports: [
       { port: 8080, protocol: 'http' },
@@ -250,6 +258,11 @@ test('a launch names its ports, the primary one of them, and the arguments of it
     cmd: ['sh', '-c', 'exec sleep infinity'],
   };
   expect(await lines.last().textContent()).toContain(JSON.stringify(asked).slice(1, -1));
+  const refusal = { code: 'validation_failed', errors: [{ field: 'requirements.min_ram_gb', rule: 'is refused' }] };
+  await page.route('**/v1/instances', (route) => route.fulfill({ status: 422, json: refusal }), { times: 1 });
+  await page.getByRole('button', { name: /^Launch at/ }).click();
+  await page.getByRole('group', { name: 'Filters' }).getByText('RAM is refused').waitFor();
+  await page.getByText('Correct the fields that are marked.').waitFor();
   expect(await axeFindings(page)).toEqual([]);
   const sent = page.waitForRequest((request) => request.method() === 'POST' && request.url().endsWith('/v1/instances'));
   await page.getByRole('button', { name: /^Launch at/ }).click();

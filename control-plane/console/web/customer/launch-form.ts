@@ -2,6 +2,7 @@
 import type { CreateInstance, Port } from '../../../../shared/api/instance.ts';
 import type { PricingRow } from '../../../../shared/api/pricing.ts';
 import { quoted } from '../parts/command.tsx';
+import { type Filters, NO_FILTERS, requirementOptions, requirementsOf } from './launch-filters.ts';
 
 /** The source of the image of a launch. */
 export type Source = 'environment' | 'template' | 'image';
@@ -17,6 +18,7 @@ export interface Argv {
 export interface LaunchDraft {
   tier: 'on_demand' | 'reserved';
   gpuCount: number;
+  filters: Filters;
   /** The offering that the person has chosen; undefined before. */
   chosen: PricingRow | undefined;
   /** The contract capacity that the person has chosen. It is used instead of `chosen` if the tier is reserved. */
@@ -50,6 +52,7 @@ export interface LaunchDraft {
 export const EMPTY_DRAFT: LaunchDraft = {
   tier: 'on_demand',
   gpuCount: 1,
+  filters: NO_FILTERS,
   chosen: undefined,
   reserved: undefined,
   source: 'environment',
@@ -109,12 +112,16 @@ export function missingOf({ source, template, image, lacksValues }: LaunchDraft)
 export function requestOf(draft: LaunchDraft): Partial<CreateInstance> {
   const { tier, gpuCount, keys, name, disk, cap, hours, endsOnExit } = draft;
   const place = placeOf(draft);
+  const requirements = requirementsOf(draft);
   const quote = quoteOf(draft);
   const env = envOf(draft.env);
   return {
-    ...(place === undefined ? {} : { gpu_type: place.gpu_type, region: place.region }),
+    ...(place === undefined ? {} : { gpu_type: place.gpu_type }),
+    // A required region needs no preferred one.
+    ...(place === undefined || requirements?.regions !== undefined ? {} : { region: place.region }),
     gpu_count: gpuCount,
     tier,
+    ...(requirements === undefined ? {} : { requirements }),
     ...sourceOf(draft),
     ...(name === '' ? {} : { name }),
     ...(disk === '' ? {} : { disk_gb: Number(disk) }),
@@ -186,6 +193,7 @@ export function launchLine(draft: LaunchDraft): string {
     ['--count', request.gpu_count],
     ['--tier', request.tier === 'on_demand' ? undefined : request.tier],
     ['--region', request.region],
+    ...requirementOptions(request.requirements),
     ['--environment', request.environment],
     ['--template', request.template_id],
     ['--image', draft.source === 'image' ? draft.image || 'IMAGE' : undefined],

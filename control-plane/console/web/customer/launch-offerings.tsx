@@ -1,37 +1,31 @@
 // What can be rented now: live prices and counts, filters, and why other offerings are not listed.
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect } from 'preact/hooks';
 import type { Reservation } from '../../../../shared/api/reservation.ts';
 import type { PricingRow } from '../../../../shared/api/pricing.ts';
 import { useResource } from '../core/data.ts';
 import { count, plural, rate } from '../core/format.ts';
 import { WHOLE_ROWS_MAX } from '../core/page-reader.ts';
 import { useAllPages } from '../core/pages.ts';
-import { Field, Select } from '../parts/forms.tsx';
+import { type Action, Field, Select } from '../parts/forms.tsx';
 import { Card, Empty, Problem, Tag } from '../parts/layout.tsx';
-import { LongTable, RowsTable } from '../parts/table.tsx';
+import { type Column, LongTable, RowsTable } from '../parts/table.tsx';
+import { choicesOf, type Filters, hiddenBy, NO_FILTERS, shareOf } from './launch-filters.ts';
 import type { LaunchDraft } from './launch-form.ts';
 
 const REREAD_MS = 5_000;
 const COUNTS = [1, 2, 4, 8] as const;
-const MEMORY_GB = [0, 24, 48, 80, 141] as const;
+const VRAM_GB = [24, 48, 80, 141] as const;
+const CPU_CORES = [4, 8, 16, 32, 64, 128] as const;
+const RAM_GB = [16, 32, 64, 128, 256, 512, 1_024] as const;
 const FEW_LEFT = 4;
-
-interface Filters {
-  type: string;
-  region: string;
-  vramGb: string;
-  most: string;
-}
-
-const NO_FILTERS: Filters = { type: '', region: '', vramGb: '0', most: '' };
 
 interface OfferingsProps {
   draft: LaunchDraft;
   change(part: Partial<LaunchDraft>): void;
 }
 
-export function Offerings({ draft, change }: OfferingsProps) {
-  if (draft.tier === 'on_demand') return <OnDemand draft={draft} change={change} />;
+export function Offerings({ draft, change, action }: OfferingsProps & { action: Action }) {
+  if (draft.tier === 'on_demand') return <OnDemand draft={draft} change={change} action={action} />;
   return (
     <Card title="Contracts">
       <div class="pad row">
@@ -42,11 +36,8 @@ export function Offerings({ draft, change }: OfferingsProps) {
   );
 }
 
-function OnDemand({ draft, change }: OfferingsProps) {
-  const [filters, setFilters] = useState(NO_FILTERS);
+function OnDemand({ draft, change, action }: OfferingsProps & { action: Action }) {
   const { rows, isCut, error, reload } = useAllPages<PricingRow>('/v1/pricing', REREAD_MS);
-  const regions = [...new Set((rows ?? []).map(({ region }) => region))].toSorted();
-  const types = [...new Set((rows ?? []).map(({ gpu_type: type }) => type))].toSorted();
   // Takes the new price and count of the chosen offering into the draft. If the offering is not listed any more, its count becomes 0. If the list
   // is cut, a missing offering may still be listed, so its count stays.
   useEffect(() => {
@@ -57,7 +48,7 @@ function OnDemand({ draft, change }: OfferingsProps) {
     if (JSON.stringify(now) !== JSON.stringify(chosen)) change({ chosen: now });
   }, [rows]);
   const listed = (rows ?? [])
-    .filter((row) => hiddenBy(row, filters, draft) === undefined)
+    .filter((row) => hiddenBy(row, draft) === undefined)
     .toSorted((a, b) => a.price_per_hour - b.price_per_hour);
   return (
     <Card
@@ -71,15 +62,12 @@ function OnDemand({ draft, change }: OfferingsProps) {
                 Only the newest {count(WHOLE_ROWS_MAX)} offerings are read. There are older ones.
               </p>
             )}
-            <Hidden rows={rows} filters={filters} draft={draft} clear={() => setFilters(NO_FILTERS)} />
+            <Hidden rows={rows} draft={draft} clear={() => change({ filters: NO_FILTERS })} />
           </>
         )
       }
     >
-      <Wishes
-        {...{ draft, change, filters, regions, types }}
-        setFilters={(part) => setFilters({ ...filters, ...part })}
-      />
+      <Wishes rows={rows ?? []} draft={draft} change={change} action={action} />
       {error !== undefined && <Problem error={error} retry={reload} />}
       {rows === undefined && <p class="pad quiet">Reading…</p>}
       {rows !== undefined && listed.length === 0 && (
@@ -93,45 +81,103 @@ function OnDemand({ draft, change }: OfferingsProps) {
 }
 
 interface WishesProps extends OfferingsProps {
-  filters: Filters;
-  regions: readonly string[];
-  types: readonly string[];
-  setFilters(part: Partial<Filters>): void;
+  rows: readonly PricingRow[];
+  action: Action;
 }
 
-function Wishes({ draft, change, filters, regions, types, setFilters }: WishesProps) {
+function Wishes({ rows, draft, change, action }: WishesProps) {
+  const { filters } = draft;
+  const set = (part: Partial<Filters>): void => change({ filters: { ...filters, ...part } });
   return (
-    <div class="pad row" role="group" aria-label="Filters">
-      <HowMany draft={draft} change={change} />
-      <Select
-        label="GPU type"
-        value={filters.type}
-        options={[['', 'Any type'] as const, ...types.map((each) => [each, each.replaceAll('_', ' ')] as const)]}
-        onValue={(type) => setFilters({ type })}
-      />
-      <Select
-        label="Memory per GPU"
-        value={filters.vramGb}
-        options={MEMORY_GB.map((each) => [String(each), each === 0 ? 'Any' : `${each} GB or more`] as const)}
-        onValue={(vramGb) => setFilters({ vramGb })}
-      />
-      <Select
-        label="Region"
-        value={filters.region}
-        options={[['', 'Any region'] as const, ...regions.map((each) => [each, each] as const)]}
-        onValue={(region) => setFilters({ region })}
-      />
-      <Field
-        label="At most, $/h per GPU"
-        class="num short"
-        type="number"
-        min="0"
-        step="0.01"
-        value={filters.most}
-        onValue={(most) => setFilters({ most })}
-      />
+    <div class="pad stack tight">
+      <div class="row" role="group" aria-label="Filters">
+        <HowMany draft={draft} change={change} />
+        <Select
+          label="GPU type"
+          value={filters.type}
+          options={among(rows, 'gpu_type', filters.type, ['Any type', (type) => type.replaceAll('_', ' ')])}
+          onValue={(type) => set({ type })}
+        />
+        <Select
+          label="VRAM per GPU"
+          value={filters.vramGb}
+          options={orMore(VRAM_GB, ' GB')}
+          onValue={(vramGb) => set({ vramGb })}
+          rule={action.ruleOf('requirements.min_vram_gb')}
+        />
+        <Select
+          label="Region"
+          value={filters.region}
+          options={among(rows, 'region', filters.region, ['Any region', (region) => region])}
+          onValue={(region) => set({ region })}
+          rule={action.ruleOf('requirements.regions')}
+        />
+        <Minimums rows={rows} filters={filters} set={set} action={action} />
+        <Field
+          label="At most, $/h per GPU"
+          class="num short"
+          type="number"
+          min="0"
+          step="0.01"
+          value={filters.most}
+          onValue={(most) => set({ most })}
+        />
+      </div>
+      <p class="small quiet">The filters, except the price, also bind the launch if its first host fails.</p>
     </div>
   );
+}
+
+interface MinimumsProps {
+  rows: readonly PricingRow[];
+  filters: Filters;
+  set(part: Partial<Filters>): void;
+  action: Action;
+}
+
+function Minimums({ rows, filters, set, action }: MinimumsProps) {
+  return (
+    <>
+      <Select
+        label="CPUs"
+        value={filters.cpuCores}
+        options={orMore(CPU_CORES)}
+        onValue={(cpuCores) => set({ cpuCores })}
+        rule={action.ruleOf('requirements.min_cpu_cores')}
+      />
+      <Select
+        label="RAM"
+        value={filters.ramGb}
+        options={orMore(RAM_GB, ' GB')}
+        onValue={(ramGb) => set({ ramGb })}
+        rule={action.ruleOf('requirements.min_ram_gb')}
+      />
+      <Select
+        label="CUDA"
+        value={filters.cuda}
+        options={among(rows, 'cuda_version', filters.cuda, ['Any', (version) => `${version} or newer`])}
+        onValue={(cuda) => set({ cuda })}
+        rule={action.ruleOf('requirements.min_cuda_version')}
+      />
+    </>
+  );
+}
+
+type Option = readonly [value: string, label: string];
+
+/** The options of a filter whose values are those of the offerings. */
+function among(
+  rows: readonly PricingRow[],
+  field: 'gpu_type' | 'region' | 'cuda_version',
+  own: string,
+  [any, labelOf]: [any: string, labelOf: (value: string) => string],
+): Option[] {
+  const values = rows.map((row) => row[field]);
+  return [['', any], ...choicesOf(values, own).map((value): Option => [value, labelOf(value)])];
+}
+
+function orMore(values: readonly number[], unit = ''): Option[] {
+  return [['', 'Any'], ...values.map((each): Option => [String(each), `${count(each)}${unit} or more`])];
 }
 
 function HowMany({ draft, change }: OfferingsProps) {
@@ -168,6 +214,11 @@ function HowMany({ draft, change }: OfferingsProps) {
 
 function Choice({ rows, draft, change }: OfferingsProps & { rows: readonly PricingRow[] }) {
   const { gpuCount, chosen } = draft;
+  const perGpu: Column<PricingRow> = {
+    title: '1 GPU',
+    class: 'num w x',
+    cell: ({ price_per_hour: price }) => <span class="dim">{rate(price)}</span>,
+  };
   return (
     <LongTable
       caption="Offerings"
@@ -192,9 +243,11 @@ function Choice({ rows, draft, change }: OfferingsProps & { rows: readonly Prici
           ),
         },
         { title: 'Region', class: 'w', cell: ({ region }) => region },
+        { title: 'CPUs · RAM', class: 'num w', cell: (row) => <Gets row={row} gpuCount={gpuCount} /> },
+        { title: 'CUDA', class: 'num w', cell: ({ cuda_version: version }) => version ?? <Unknown /> },
         { title: 'Disk up to', class: 'w x', cell: (row) => <span class="dim">{diskOf(row)}</span> },
         { title: 'Free', class: 'num', cell: (row) => <Free row={row} gpuCount={gpuCount} /> },
-        { title: '1 GPU', class: 'num w', cell: ({ price_per_hour: price }) => <span class="dim">{rate(price)}</span> },
+        ...(gpuCount === 1 ? [] : [perGpu]),
         {
           title: `${plural(gpuCount, 'GPU')}, per hour`,
           class: 'num',
@@ -250,31 +303,36 @@ function Free({ row: { available }, gpuCount }: { row: PricingRow; gpuCount: num
   return available < FEW_LEFT ? <span class="warn">{available} left</span> : <>{available}</>;
 }
 
-function diskOf({ disk_configurable: canChoose, storage_gb: gb }: PricingRow): string {
-  if (!canChoose) return 'not to choose';
-  return gb === 0 ? 'unknown' : `${gb.toLocaleString('en-US')} GB`;
+/** The word that stands in place of what a host has not reported. */
+function Unknown() {
+  return <span class="quiet">unknown</span>;
 }
 
-/** The filter that hides an offering, in words. */
-function hiddenBy(row: PricingRow, { type, region, vramGb, most }: Filters, { disk }: LaunchDraft): string | undefined {
-  if (type !== '' && row.gpu_type !== type) return 'of another type';
-  if (row.vram_gb < Number(vramGb)) return `less than ${vramGb} GB`;
-  if (region !== '' && row.region !== region) return `not in ${region}`;
-  if (most !== '' && row.price_per_hour > Number(most)) return `above $${most} per GPU`;
-  if (disk !== '' && !row.disk_configurable) return 'no choice of disk';
-  if (disk !== '' && row.storage_gb < Number(disk)) return `under ${disk} GB disk`;
-  return undefined;
+/** What the instance gets of its host, like `26 · 240 GB`. */
+function Gets({ row, gpuCount }: { row: PricingRow; gpuCount: number }) {
+  const { cpuCores, ramGb } = shareOf(row, gpuCount);
+  if (cpuCores === undefined && ramGb === undefined) return <Unknown />;
+  return (
+    <>
+      {cpuCores === undefined ? <Unknown /> : count(cpuCores)} ·{' '}
+      {ramGb === undefined ? <Unknown /> : `${count(ramGb)} GB`}
+    </>
+  );
+}
+
+function diskOf({ disk_configurable: canChoose, storage_gb: gb }: PricingRow): string {
+  if (!canChoose) return 'fixed';
+  return gb === 0 ? 'unknown' : `${gb.toLocaleString('en-US')} GB`;
 }
 
 interface HiddenProps {
   rows: readonly PricingRow[];
-  filters: Filters;
   draft: LaunchDraft;
   clear(): void;
 }
 
-function Hidden({ rows, filters, draft, clear }: HiddenProps) {
-  const reasons = rows.map((row) => hiddenBy(row, filters, draft)).filter((reason) => reason !== undefined);
+function Hidden({ rows, draft, clear }: HiddenProps) {
+  const reasons = rows.map((row) => hiddenBy(row, draft)).filter((reason) => reason !== undefined);
   const counts = [...new Set(reasons)].map((reason) => [reason, reasons.filter((each) => each === reason).length]);
   if (reasons.length === 0) return <p class="small quiet">{plural(rows.length, 'offering')}, none hidden.</p>;
   return (

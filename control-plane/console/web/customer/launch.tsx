@@ -11,6 +11,7 @@ import { useTyped } from '../core/typed.ts';
 import { SameAs } from '../parts/command.tsx';
 import { type Action, Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Head } from '../parts/layout.tsx';
+import { filteredBy } from './launch-filters.ts';
 import {
   EMPTY_DRAFT,
   type LaunchDraft,
@@ -44,7 +45,7 @@ export function Launch() {
       <Head title="Launch an instance" same={{ cli: 'svc price list', curl: { path: '/v1/pricing' } }} />
       <div class="split">
         <div class="stack">
-          <Offerings draft={draft} change={change} />
+          <Offerings draft={draft} change={change} action={action} />
           <Rule action={action} field="gpu_type" />
           <WhatToRun draft={draft} change={change} action={action} />
         </div>
@@ -90,6 +91,7 @@ function QuoteCard({ draft, change, action }: QuoteProps) {
   const missing = missingOf(draft);
   const mayLaunch = may('instances: write');
   const isShort = chosen !== undefined && draft.tier === 'on_demand' && chosen.available < gpuCount;
+  const filter = chosen === undefined || draft.tier === 'reserved' ? undefined : filteredBy(chosen, draft);
   return (
     <Card
       title="Quote"
@@ -101,11 +103,12 @@ function QuoteCard({ draft, change, action }: QuoteProps) {
           action={action}
           submit={`Launch${price}`}
           busy="Launching…"
-          isDisabled={place === undefined || missing !== undefined || isShort || !mayLaunch}
+          isDisabled={place === undefined || missing !== undefined || isShort || filter !== undefined || !mayLaunch}
         >
           <Limits draft={draft} change={change} action={action} />
           {place !== undefined && missing !== undefined && <p class="small warn">{missing}</p>}
           {!mayLaunch && <p class="small warn">Your role may not launch. Ask an owner for another role.</p>}
+          {filter !== undefined && <p class="small warn">The filters hide the chosen offering: {filter}.</p>}
           {isShort && <p class="small warn">Only {plural(chosen.available, 'GPU')} of it are free.</p>}
         </Form>
         <p class="small dim">

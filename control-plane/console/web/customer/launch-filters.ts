@@ -1,0 +1,122 @@
+// The filters of the launch form. They choose the offerings that are listed, and become requirements of the launch.
+import type { PricingRow } from '../../../../shared/api/pricing.ts';
+import type { Requirements } from '../../../../shared/api/requirements.ts';
+
+/** What the person looks for. An empty text is no filter. */
+export interface Filters {
+  type: string;
+  region: string;
+  /** VRAM of each GPU, at least. */
+  vramGb: string;
+  /** Processors of the instance, at least. */
+  cpuCores: string;
+  /** Memory of the instance, at least. */
+  ramGb: string;
+  /** Version of CUDA, at least. */
+  cuda: string;
+  /** Dollars an hour for one GPU, at most. */
+  most: string;
+}
+
+export const NO_FILTERS: Filters = { type: '', region: '', vramGb: '', cpuCores: '', ramGb: '', cuda: '', most: '' };
+
+/** The fields of the form that choose the offerings. `disk` is in GB; it is empty if the person has typed none. */
+interface Wish {
+  filters: Filters;
+  gpuCount: number;
+  disk: string;
+}
+
+/** What an instance gets of its host. Undefined: the host has not reported it. */
+interface Share {
+  cpuCores: number | undefined;
+  ramGb: number | undefined;
+}
+
+/** Memory that a host keeps for itself. */
+const HOST_RAM_GB = 1;
+
+/** Compares the numbers in texts as numbers: 12.10 comes after 12.8. */
+const inOrder = new Intl.Collator('en', { numeric: true }).compare;
+
+/** The share of an instance with `gpuCount` GPUs, rounded down. */
+export function shareOf(row: PricingRow, gpuCount: number): Share {
+  const { cpu_cores: cpuCores, ram_gb: ramGb, host_gpu_count: gpus } = row;
+  const part = (whole: number): number => Math.floor((whole * gpuCount) / gpus);
+  return {
+    cpuCores: cpuCores === 0 || gpus === 0 ? undefined : part(cpuCores),
+    ramGb: ramGb === 0 || gpus === 0 ? undefined : part(ramGb - HOST_RAM_GB),
+  };
+}
+
+/** The filter, or the size of the disk, that hides an offering, in words. Undefined: the offering is listed. */
+export function hiddenBy(row: PricingRow, wish: Wish): string | undefined {
+  const { disk } = wish;
+  const filter = filteredBy(row, wish);
+  if (filter !== undefined || disk === '') return filter;
+  if (!row.disk_configurable) return 'no choice of disk';
+  return row.storage_gb < Number(disk) ? `under ${disk} GB disk` : undefined;
+}
+
+/** The filter that an offering does not meet, in words. */
+export function filteredBy(
+  row: PricingRow,
+  { filters, gpuCount }: Pick<Wish, 'filters' | 'gpuCount'>,
+): string | undefined {
+  const { type, region, vramGb, most } = filters;
+  if (type !== '' && row.gpu_type !== type) return 'of another type';
+  if (row.vram_gb < Number(vramGb)) return `under ${vramGb} GB of VRAM`;
+  if (region !== '' && row.region !== region) return `not in ${region}`;
+  const short = shortOf(row, filters, gpuCount);
+  if (short !== undefined) return short;
+  return most !== '' && row.price_per_hour > Number(most) ? `above $${most} per GPU` : undefined;
+}
+
+/** What the instance would have too little of, in words. The API takes no host for it that has not reported what is asked for. */
+function shortOf(row: PricingRow, { cpuCores, ramGb, cuda }: Filters, gpuCount: number): string | undefined {
+  const share = shareOf(row, gpuCount);
+  const { cuda_version: has } = row;
+  if (cpuCores !== '' && share.cpuCores === undefined) return 'with unknown CPUs';
+  if (cpuCores !== '' && Number(share.cpuCores) < Number(cpuCores)) return `under ${cpuCores} CPUs`;
+  if (ramGb !== '' && share.ramGb === undefined) return 'with unknown RAM';
+  if (ramGb !== '' && Number(share.ramGb) < Number(ramGb)) return `under ${ramGb} GB of RAM`;
+  if (cuda !== '' && has === undefined) return 'with unknown CUDA';
+  return cuda !== '' && has !== undefined && inOrder(has, cuda) < 0 ? `with CUDA before ${cuda}` : undefined;
+}
+
+/** What the launch requires of its host: the filters, without those of the type and the price. Undefined: nothing, as for a reserved launch. */
+export function requirementsOf({
+  tier,
+  filters: { region, vramGb, cpuCores, ramGb, cuda },
+}: {
+  tier: 'on_demand' | 'reserved';
+  filters: Filters;
+}): Requirements | undefined {
+  const required: Requirements = {
+    ...(region === '' ? {} : { regions: [region] }),
+    ...(vramGb === '' ? {} : { min_vram_gb: Number(vramGb) }),
+    ...(cpuCores === '' ? {} : { min_cpu_cores: Number(cpuCores) }),
+    ...(ramGb === '' ? {} : { min_ram_gb: Number(ramGb) }),
+    ...(cuda === '' ? {} : { min_cuda_version: cuda }),
+  };
+  return tier === 'reserved' || Object.keys(required).length === 0 ? undefined : required;
+}
+
+/** The requirements as options of `svc instance create`. */
+export function requirementOptions(requirements: Requirements | undefined): [string, string | number][] {
+  const { regions = [], ...minimums } = requirements ?? {};
+  const options: [string, string | number | undefined][] = [
+    ...regions.map((region): [string, string] => ['--only-region', region]),
+    ['--min-vram', minimums.min_vram_gb],
+    ['--min-cpus', minimums.min_cpu_cores],
+    ['--min-ram', minimums.min_ram_gb],
+    ['--min-cuda', minimums.min_cuda_version],
+  ];
+  return options.flatMap(([option, value]) => (value === undefined ? [] : [[option, value]]));
+}
+
+/** The values that a filter offers: those of the offerings, and its own, which may be of no offering any more. Numbers are in order. */
+export function choicesOf(values: readonly (string | undefined)[], own: string): string[] {
+  const found = new Set([...values, own].flatMap((value = '') => (value === '' ? [] : [value])));
+  return [...found].toSorted(inOrder);
+}

@@ -1,0 +1,158 @@
+// The filters of the launch form: what an instance would get of a host, which offerings the filters hide, and what the launch then requires.
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  choicesOf,
+  type Filters,
+  filteredBy,
+  hiddenBy,
+  NO_FILTERS,
+  requirementOptions,
+  requirementsOf,
+  shareOf,
+} from '../../../control-plane/console/web/customer/launch-filters.ts';
+import type { PricingRow } from '../../../shared/api/pricing.ts';
+
+const ROW: PricingRow = {
+  offering_id: 'off_1',
+  gpu_type: 'H100_SXM',
+  region: 'eu-north',
+  tier: 'on_demand',
+  price_per_hour: 2.5,
+  available: 4,
+  vram_gb: 80,
+  cpu_cores: 100,
+  ram_gb: 513,
+  storage_gb: 1_000,
+  host_gpu_count: 8,
+  driver_version: '570.86.15',
+  cuda_version: '12.8',
+  disk_configurable: true,
+  disk_price_per_gb_hour: 0.0001,
+};
+
+const draft = (filters: Partial<Filters>, rest: { gpuCount?: number; disk?: string; tier?: 'reserved' } = {}) => ({
+  tier: 'on_demand' as const,
+  gpuCount: 1,
+  disk: '',
+  ...rest,
+  filters: { ...NO_FILTERS, ...filters },
+});
+
+describe('the share of a host', () => {
+  test.each([
+    [1, 12, 64],
+    [3, 37, 192],
+    [8, 100, 512],
+  ])('of %d of 8 GPUs is rounded down, and leaves 1 GB to the host', (gpuCount, cpuCores, ramGb) => {
+    expect(shareOf(ROW, gpuCount)).toEqual({ cpuCores, ramGb });
+  });
+
+  test.each([
+    [{ host_gpu_count: 0 }, { cpuCores: undefined, ramGb: undefined }],
+    [{ cpu_cores: 0 }, { cpuCores: undefined, ramGb: 64 }],
+    [{ ram_gb: 0 }, { cpuCores: 12, ramGb: undefined }],
+  ])('of a host with %j is unknown where the host reports nothing', (unreported, share) => {
+    expect(shareOf({ ...ROW, ...unreported }, 1)).toEqual(share);
+  });
+});
+
+describe('an offering', () => {
+  test.each<[Partial<Filters>, Partial<PricingRow>, string | undefined]>([
+    [{}, {}, undefined],
+    [{ type: 'H100_SXM', region: 'eu-north', vramGb: '80', most: '2.5' }, {}, undefined],
+    [{ cpuCores: '12', ramGb: '64', cuda: '12.8' }, {}, undefined],
+    [{ type: 'L4' }, {}, 'of another type'],
+    [{ vramGb: '141' }, {}, 'under 141 GB of VRAM'],
+    [{ region: 'us-east' }, {}, 'not in us-east'],
+    [{ cpuCores: '13' }, {}, 'under 13 CPUs'],
+    [{ cpuCores: '13' }, { cpu_cores: 0 }, 'with unknown CPUs'],
+    [{ ramGb: '65' }, {}, 'under 65 GB of RAM'],
+    [{ ramGb: '65' }, { host_gpu_count: 0 }, 'with unknown RAM'],
+    [{ cuda: '13.0' }, {}, 'with CUDA before 13.0'],
+    [{ cuda: '12.8' }, { cuda_version: '12.10' }, undefined],
+    [{ cuda: '12.10' }, {}, 'with CUDA before 12.10'],
+    [{ cuda: '12.8' }, { cuda_version: undefined }, 'with unknown CUDA'],
+    [{ most: '2.49' }, {}, 'above $2.49 per GPU'],
+  ])('with the filters %j and the host %j is hidden by: %s', (filters, host, reason) => {
+    const row = { ...ROW, ...host } as PricingRow;
+    expect(filteredBy(row, draft(filters))).toBe(reason);
+    expect(hiddenBy(row, draft(filters))).toBe(reason);
+  });
+
+  test('is compared by what so many GPUs would get', () => {
+    const filters = { cpuCores: '25', ramGb: '128' };
+    expect(hiddenBy(ROW, draft(filters))).toBe('under 25 CPUs');
+    expect(hiddenBy(ROW, draft(filters, { gpuCount: 2 }))).toBe(undefined);
+  });
+
+  test.each([
+    ['200', {}, undefined],
+    ['200', { disk_configurable: false }, 'no choice of disk'],
+    ['1001', {}, 'under 1001 GB disk'],
+  ])('with a disk of %s GB and the host %j is hidden by: %s, which is no filter', (disk, host, reason) => {
+    expect(hiddenBy({ ...ROW, ...host }, draft({}, { disk }))).toBe(reason);
+    expect(filteredBy({ ...ROW, ...host }, draft({}, { disk }))).toBe(undefined);
+  });
+
+  test('is listed exactly if the API takes its host for the launch', () => {
+    const some = { min: 1, max: 400 };
+    const facts = fc.record({
+      cpu: fc.nat(400),
+      ram: fc.nat(400),
+      host: fc.nat(8),
+      gpuCount: fc.integer({ min: 1, max: 8 }),
+    });
+    fc.assert(
+      fc.property(facts, fc.integer(some), fc.integer(some), ({ cpu, ram, host, gpuCount }, cores, gb) => {
+        const row = { ...ROW, cpu_cores: cpu, ram_gb: ram, host_gpu_count: host };
+        const isListed = (filters: Partial<Filters>): boolean =>
+          hiddenBy(row, draft(filters, { gpuCount })) === undefined;
+        expect(isListed({ cpuCores: String(cores) })).toBe(host > 0 && cpu * gpuCount >= cores * host);
+        expect(isListed({ ramGb: String(gb) })).toBe(host > 0 && (ram - 1) * gpuCount >= gb * host);
+      }),
+    );
+  });
+});
+
+describe('a launch', () => {
+  const ALL = { region: 'eu-north', vramGb: '80', cpuCores: '16', ramGb: '64', cuda: '12.8' };
+  const REQUIRED = {
+    regions: ['eu-north'],
+    min_vram_gb: 80,
+    min_cpu_cores: 16,
+    min_ram_gb: 64,
+    min_cuda_version: '12.8',
+  };
+
+  test('requires what the person has filtered for', () => {
+    expect(requirementsOf(draft(ALL))).toEqual(REQUIRED);
+    expect(requirementsOf(draft({ ramGb: '64' }))).toEqual({ min_ram_gb: 64 });
+  });
+
+  test('requires nothing without a filter, and nothing for the filters of the type and the price', () => {
+    expect(requirementsOf(draft({}))).toBe(undefined);
+    expect(requirementsOf(draft({ type: 'H100_SXM', most: '3' }))).toBe(undefined);
+  });
+
+  test('requires nothing if a contract pays for it', () => {
+    expect(requirementsOf(draft(ALL, { tier: 'reserved' }))).toBe(undefined);
+  });
+
+  test('has the same requirements in its command line', () => {
+    expect(requirementOptions(REQUIRED)).toEqual([
+      ['--only-region', 'eu-north'],
+      ['--min-vram', 80],
+      ['--min-cpus', 16],
+      ['--min-ram', 64],
+      ['--min-cuda', '12.8'],
+    ]);
+    expect(requirementOptions({ min_cpu_cores: 16 })).toEqual([['--min-cpus', 16]]);
+    expect(requirementOptions(undefined)).toEqual([]);
+  });
+});
+
+test('a filter offers each value of the offerings once and in order, and its own although no offering has it any more', () => {
+  expect(choicesOf(['12.8', '12.10', undefined, '12.8', '9.2'], '')).toEqual(['9.2', '12.8', '12.10']);
+  expect(choicesOf(['eu-north'], 'us-east')).toEqual(['eu-north', 'us-east']);
+});
