@@ -10,7 +10,9 @@ import { parseModels } from '../../../control-plane/models/catalog/models.ts';
 import { imageOf, readEnvironments } from '../../../control-plane/rental/launch/environments.ts';
 import { fillTemplate, readTemplates } from '../../../control-plane/rental/launch/templates.ts';
 import { CHAT_DEFAULTS, CHAT_NOTHINGS } from '../../../shared/api/nothings.ts';
+import { CreateInstance } from '../../../shared/api/instance.ts';
 import { Problem } from '../../../shared/api/problem.ts';
+import { Requirements } from '../../../shared/api/requirements.ts';
 import { ERRORS } from '../../../shared/errors.ts';
 import { DAEMONS } from '../../kit/house-plan.ts';
 import { blocksOf, headingsOf, pageOf, readPages, yamlOf } from '../../kit/manual/documents.ts';
@@ -99,6 +101,13 @@ test('the example of a refusal is a problem document', () => {
   const [example] = blocksOf(docs('api-conventions')).filter(({ language }) => language === 'json');
   const { code, status, title } = Problem.parse(JSON.parse(example?.text ?? ''));
   expect(ERRORS[code as keyof typeof ERRORS]).toEqual({ status, title });
+});
+
+test('the example of what a launch requires of its host is one that the service takes', () => {
+  const [example] = blocksOf(docs('customer')).filter(({ language }) => language === 'json');
+  const launch = { gpu_count: 2, tier: 'on_demand', image: 'busybox', ...(JSON.parse(example?.text ?? '') as object) };
+  expect(CreateInstance.parse(launch)).toEqual(launch);
+  expect(Object.keys(CreateInstance.parse(launch).requirements ?? {})).toEqual(Object.keys(Requirements.shape));
 });
 
 test('the table of rooms matches the plan of the house, as far as it is built', () => {
