@@ -113,7 +113,12 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   log.info({ version: VERSION, machine_id: machineId, url, gpus: inventory().gpus.length }, 'the agent runs');
 
   return {
-    status: () => statusOf({ link, runtime, jobs, fence, inventoryWatch, sampler, holders, confinement, files }),
+    status: () => ({
+      version: VERSION,
+      machine_id: machineId,
+      url,
+      ...statusOf({ link, runtime, jobs, fence, inventoryWatch, sampler, holders, confinement, files }),
+    }),
     stop: async () => {
       const rooms = [link, inventoryWatch, sampler, fence, runtime, jobs];
       await Promise.all(rooms.map((room) => room.stop()));
@@ -230,10 +235,9 @@ function statusOf(rooms: {
   holders: HolderProcesses;
   confinement: Confinement;
   files: TimedFiles;
-}): AgentStatus {
+}): Omit<AgentStatus, 'version' | 'machine_id' | 'url'> {
   const { link, runtime, jobs, fence, inventoryWatch, sampler, holders, confinement, files } = rooms;
   return {
-    version: VERSION,
     link: link.status(),
     loops: [
       ...runtime.status(),

@@ -18,6 +18,9 @@ const STATUS_MS_MAX = 10_000;
 /** What an operator sees of a running agent. */
 export interface AgentStatus {
   version: string;
+  machine_id: string;
+  /** The control plane with which the host has enrolled. */
+  url: string;
   link: LinkStatus;
   loops: LoopStatus[];
   gpus: number;
@@ -149,6 +152,7 @@ export function statusWords(status: AgentStatus): { lines: string[]; isWell: boo
   return {
     lines: [
       `agent: ${status.version}`,
+      `machine: ${status.machine_id} of ${status.url}`,
       `link: ${link.connected ? 'up' : `down${link.last_end === null ? '' : `, ${link.last_end}`}`}`,
       `gpus: ${gpus}`,
       ...faults.map(({ uuid, severity, detail }) => `gpu ${uuid} is ${severity}: ${detail}`),

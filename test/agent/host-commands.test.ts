@@ -319,6 +319,8 @@ const OBEYED = /[^\P{Cc}\n]|\p{Bidi_Control}/u;
 test('status shows the reasons of others without what a terminal obeys', async () => {
   const status: AgentStatus = {
     version: '1',
+    machine_id: 'm-1',
+    url: 'https://gpu.example.com',
     link: { connected: false, last_end: `refused${ORDERS}\nlink: up` },
     loops: [{ name: 'images', last_error: `no such image ${ORDERS}x` } as LoopStatus],
     gpus: 1,

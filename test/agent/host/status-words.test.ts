@@ -14,6 +14,8 @@ afterAll(() => rmSync(dir, { recursive: true }));
 
 const WELL: AgentStatus = {
   version: '0.1.0',
+  machine_id: 'm-1',
+  url: 'https://gpu.example.com',
   link: { connected: true, last_end: 'code 1006' },
   loops: [],
   gpus: 8,
@@ -31,6 +33,7 @@ test('a healthy agent is reported as well', () => {
   expect(statusWords(WELL)).toEqual({
     lines: [
       'agent: 0.1.0',
+      'machine: m-1 of https://gpu.example.com',
       'link: up',
       'gpus: 8',
       'docker engine: 28.2.2',

@@ -9,7 +9,7 @@ import { openWatcher, unseen } from './walk/watcher.ts';
 
 /** A life on PostgreSQL takes ten times as long. So few lives do not reach all states by chance. */
 const IS_POSTGRES = inject('postgresUrl') !== undefined;
-const REDUCED = IS_POSTGRES ? 3 : 25;
+const REDUCED = IS_POSTGRES ? 3 : 16;
 const RUNS = process.env['SOAK'] === '1' ? 20 * REDUCED : REDUCED;
 /** States that no step reaches, or that chance reaches too seldom. */
 const NOT_WALKED = ['machine pending_verification', 'endpoint degraded'];
