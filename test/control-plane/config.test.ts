@@ -363,8 +363,9 @@ describe('smtp', () => {
       port: 587,
       security: 'starttls',
       login: undefined,
-      from: 'svc@example.com',
+      from: { name: '', address: 'svc@example.com' },
     });
+    expect(settings('from_name: Example GPUs')?.from.name).toBe('Example GPUs');
     expect(() => read(smtp())).toThrow('smtp.host');
   });
 

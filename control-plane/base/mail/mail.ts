@@ -1,11 +1,14 @@
 // Sends mails over SMTP, and reads the settings of the server. The server is the operator's, so its address may be private.
 import type { Clock } from '../../../shared/clock.ts';
+import { label } from '../../../shared/api/label.ts';
 import { messageOf } from '../../../shared/errors.ts';
 import { MAILS_AT_ONCE_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import { openSemaphore } from '../../../shared/semaphore.ts';
 import { z } from 'zod';
 
+/** Asks mail programs to send no automatic answer, such as a note of absence (RFC 3834). */
+const NO_ANSWER = { 'Auto-Submitted': 'auto-generated' };
 const STEP_MS_MAX = 10_000;
 /** A server that sends a byte now and then lets no step end. Few of those would take all slots, and no mail would be sent any more. */
 const MAIL_MS_MAX = 60_000;
@@ -16,8 +19,8 @@ export interface MailSettings {
   /** `tls`: from the first byte. `starttls`: required before anything is sent. `none`: for a server on this machine. */
   security: 'tls' | 'starttls' | 'none';
   login: { user: string; password: string } | undefined;
-  /** The address of the sender. */
-  from: string;
+  /** The sender; its name is empty if it has none. */
+  from: { name: string; address: string };
 }
 
 export interface Mail {
@@ -62,6 +65,8 @@ export const Smtp = z
     password_file: z.string().startsWith('/', 'must be an absolute path').optional(),
     /** The sender of the mails. */
     from: z.email('must be an e-mail address'),
+    /** The name that mail programs show instead of the address. */
+    from_name: label(64).optional(),
   })
   .refine(({ username, password_file: file }) => (username === undefined) === (file === undefined), {
     path: ['password_file'],
@@ -78,10 +83,10 @@ export function mailSettings(
   read: (setting: string, file: string) => string,
 ): MailSettings | undefined {
   if (smtp === undefined) return undefined;
-  const { host, port, security, from, username: user, password_file: file } = smtp;
+  const { host, port, security, from: address, from_name: name = '', username: user, password_file: file } = smtp;
   const password = file === undefined ? undefined : read('smtp.password_file', file).trim();
   const login = user === undefined || password === undefined ? undefined : { user, password };
-  return { host, port, security, login, from };
+  return { host, port, security, login, from: { name, address } };
 }
 
 /** A server that refuses a person repeats the address. */
@@ -118,7 +123,7 @@ async function sendOne(
     late.abort(new Error(`the server took longer than ${MAIL_MS_MAX / 1000} s`)),
   );
   try {
-    await transport.sendMail({ ...mail, from, signal: late.signal });
+    await transport.sendMail({ ...mail, from, headers: NO_ANSWER, signal: late.signal });
     return true;
   } catch (error) {
     late.signal.throwIfAborted();

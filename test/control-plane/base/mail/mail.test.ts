@@ -21,7 +21,7 @@ const settings = (more: Partial<MailSettings> = {}): MailSettings => ({
   port: server.port,
   security: 'none',
   login: undefined,
-  from: 'svc@example.com',
+  from: { name: '', address: 'svc@example.com' },
   ...more,
 });
 const MAIL = { to: 'ada@example.com', subject: 'Hello', text: 'a line\nhttps://x/#y', about: 'inv_1' };
@@ -36,6 +36,14 @@ test('a mail is sent as it is given', async () => {
     },
   ]);
   expect(logged).toBe('');
+});
+
+test('a mail shows the name of its sender, however it is written, and asks for no automatic answer', async () => {
+  const from = { name: 'Müller, "GPUs"', address: 'svc@example.com' };
+  expect(await openMail(settings({ from }), outside).send(MAIL)).toBe(true);
+  expect(server.mails[0]?.from).toContain('<svc@example.com>');
+  expect(server.mails[0]?.text).toMatch(/^From: =\?UTF-8\?Q\?M=C3=BCller=2C_=22GPUs=22\?= <svc@example.com>$/m);
+  expect(server.mails[0]?.text).toMatch(/^Auto-Submitted: auto-generated$/m);
 });
 
 test('a mail that is refused, or a server that is gone, is logged with what it was about', async () => {

@@ -17,7 +17,10 @@ beforeEach(async () => {
   logged = '';
   const log = createLog('test', 'info', { write: (line) => void (logged += line) });
   const settings = { host: '127.0.0.1', port: server.port, security: 'none', login: undefined } as const;
-  const mail = openMail({ ...settings, from: 'svc@example.com' }, { clock: virtualClock(), log });
+  const mail = openMail(
+    { ...settings, from: { name: '', address: 'svc@example.com' } },
+    { clock: virtualClock(), log },
+  );
   world = await openWorld(1, { mail, log });
 });
 afterEach(async () => {
