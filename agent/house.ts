@@ -3,7 +3,7 @@ import { basename } from 'node:path';
 import type { Readable } from 'node:stream';
 import { type Clock, systemClock } from '../shared/clock.ts';
 import type { Log } from '../shared/log.ts';
-import type { Inventory } from '../shared/protocol/inventory.ts';
+import { countCards, type Inventory } from '../shared/protocol/inventory.ts';
 import { STREAMS_PATH } from '../shared/protocol/link.ts';
 import { systemRng } from '../shared/rng.ts';
 import { VERSION } from '../shared/version.ts';
@@ -12,7 +12,6 @@ import { HOLDER_FLAGS } from './holders/holder-client.ts';
 import { type HolderProcesses, type HoldersDeps, openHolders } from './holders/holders.ts';
 import { bareNode, type Bundle, prepareBundle } from './holders/bundle.ts';
 import { readCa, type AgentConfig } from './config.ts';
-import { countCards } from './gpus/faults.ts';
 import { openFigures } from './gpus/figures.ts';
 import { KERNEL, readContainer } from './metrics/cgroups.ts';
 import { readHost } from './metrics/host-figures.ts';
@@ -113,12 +112,8 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   log.info({ version: VERSION, machine_id: machineId, url, gpus: inventory().gpus.length }, 'the agent runs');
 
   return {
-    status: () => ({
-      version: VERSION,
-      machine_id: machineId,
-      url,
-      ...statusOf({ link, runtime, jobs, fence, inventoryWatch, sampler, holders, confinement, files }),
-    }),
+    status: () =>
+      statusOf(enrolment, { link, runtime, jobs, fence, inventoryWatch, sampler, holders, confinement, files }),
     stop: async () => {
       const rooms = [link, inventoryWatch, sampler, fence, runtime, jobs];
       await Promise.all(rooms.map((room) => room.stop()));
@@ -225,7 +220,7 @@ async function holderStarter(
   return { startHolder, confinement };
 }
 
-function statusOf(rooms: {
+interface AgentRooms {
   link: Link;
   runtime: Runtime;
   jobs: Jobs;
@@ -235,9 +230,14 @@ function statusOf(rooms: {
   holders: HolderProcesses;
   confinement: Confinement;
   files: TimedFiles;
-}): Omit<AgentStatus, 'version' | 'machine_id' | 'url'> {
+}
+
+function statusOf({ machineId, url }: Enrolment, rooms: AgentRooms): AgentStatus {
   const { link, runtime, jobs, fence, inventoryWatch, sampler, holders, confinement, files } = rooms;
   return {
+    version: VERSION,
+    machine_id: machineId,
+    url,
     link: link.status(),
     loops: [
       ...runtime.status(),

@@ -1,7 +1,7 @@
 // Remembers the faults of this host's GPUs (cards), and decides which GPUs must not be rented out, and why. Pure.
 import { z } from 'zod';
 import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
-import { GpuFacts, GpuFault, type Inventory } from '../../shared/protocol/inventory.ts';
+import { GpuFacts, GpuFault } from '../../shared/protocol/inventory.ts';
 import type { KernelRecord } from './kernel-log.ts';
 import { busIdOf, type DriverMessage, readDriverLine } from './xids.ts';
 
@@ -79,11 +79,6 @@ export function faultsOf(memory: Memory, unfit: ReadonlyMap<string, string>, now
 /** Cards that the last listing omitted but that do not count as lost yet, as they were listed before. */
 export function passedOver({ cards }: Memory): GpuFacts[] {
   return cards.flatMap((card) => (card.listed !== null && card.missed > 0 && !isLost(card) ? [card.listed] : []));
-}
-
-/** Number of cards in this machine, also of those that nvidia-smi does not list any more: a rental never gets their share of the machine. */
-export function countCards({ gpus, gpu_faults: faults }: Pick<Inventory, 'gpus' | 'gpu_faults'>): number {
-  return new Set([...gpus, ...faults].map(({ uuid }) => uuid)).size;
 }
 
 /** Why a card must not be rented, the most serious reason first. */

@@ -59,8 +59,8 @@ export function knownError(error: unknown, interrupted?: AbortSignal): SvcError 
 }
 
 /**
- * The error of a request. Its next step names the options of the command for those members of the API that are at fault, or of which the message
- * speaks. A member inside an object has its path, like `requirements.regions`.
+ * The error of a request. Its next step names the options of the command for the members that are at fault or that the message names. A member
+ * inside an object has its path, like `requirements.regions`.
  */
 export function inOptions(error: unknown, optionOf: ReadonlyMap<string, string>): unknown {
   if (!(error instanceof SvcError) || error.refusal.next !== undefined) return error;

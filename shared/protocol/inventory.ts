@@ -53,6 +53,11 @@ export const Inventory = z.strictObject({
 });
 export type Inventory = z.infer<typeof Inventory>;
 
+/** Number of GPUs in this machine, also of those that nvidia-smi does not list any more: a rental never gets their share of the machine. */
+export function countCards({ gpus, gpu_faults: faults }: Pick<Inventory, 'gpus' | 'gpu_faults'>): number {
+  return new Set([...gpus, ...faults].map(({ uuid }) => uuid)).size;
+}
+
 /** Body of `POST /agent/v1/enroll`. The host has stored its key before this call, so that a repeat is safe. */
 export const EnrollRequest = z.strictObject({
   token: z.string().min(1).max(256),

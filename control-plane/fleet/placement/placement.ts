@@ -43,7 +43,8 @@ export function explain(request: CapacityRequest, narrowing: Narrowing): string 
 
 /** The type was chosen when the launch was accepted, so the counts are about that type. */
 function wordsOfChoice({ requirements: { gpu_types: types = [] } = {} }: CapacityRequest): string {
-  return types.length < 2 ? '' : `, the cheapest of ${types.join(', ')} at the launch`;
+  const others = new Set(types);
+  return others.size < 2 ? '' : ` (chosen from ${[...others].join(', ')})`;
 }
 
 /** A launch without a size needs little disk, so it is told about that only if some host has too little. */

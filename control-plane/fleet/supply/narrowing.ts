@@ -7,7 +7,7 @@ import { gpusWithin } from './lending.ts';
 import { type CapacityRequest, conditions, diskCondition, priceCondition, trustCondition } from './offerings.ts';
 import { requirementsOf } from './requirements.ts';
 
-/** By the name of a condition, and by the index of a requirement. */
+/** The key is the name of a condition or the index of a requirement. */
 const CountsRow = z.record(z.string(), int);
 
 /** The number of offerings that are left after each condition. `priced`: within the price cap, including those that were tried before. */

@@ -1,6 +1,7 @@
 // Offerings: kept up to date with their machine, and filtered for placement.
 import { z } from 'zod';
 import type { Requirements } from '../../../shared/api/requirements.ts';
+import { countCards } from '../../../shared/protocol/inventory.ts';
 import { CANDIDATES_MAX, DISK_GB_INCLUDED, DISK_GB_MIN, GPUS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
 import { flag, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, raw, sql } from '../../base/db/db.ts';
@@ -212,14 +213,23 @@ export async function cheapestType(
   const diskFreeGb = diskWithin(endsMs);
   const isFree = sql`${gpusWithin(endsMs)} >= ${gpuCount} and ${conditions({ ...request, region: null }, diskFreeGb)}`;
   const isNear = region === null ? sql`1 = 1` : sql`region = ${region}`;
+  // A type that is busy now is better than one that can never take the launch: the refusal then names what the launch may wait for.
+  const couldBe = couldTake(request);
   const first = (condition: Sql): Sql => sql`case when ${condition} then 0 else 1 end`;
   const row = await query.one(
     TypeRow,
     sql`select gpu_type from offerings
         where listed = 1 and tier = 'on_demand' and gpu_total >= ${gpuCount} and vram_gb >= ${minVramGb} and ${pinned} and ${chosen}
-        order by ${first(isFree)}, ${first(isNear)}, ${first(diskCondition(request, diskFreeGb))}, price_ucents_per_hour, id limit 1`,
+        order by ${first(isFree)}, ${first(couldBe)}, ${first(isNear)}, ${first(diskCondition(request, diskFreeGb))}, price_ucents_per_hour, id limit 1`,
   );
   return row?.gpu_type;
+}
+
+/** Whether an offering could take the launch if nobody else had its GPUs and its disk. */
+function couldTake(request: Pick<CapacityRequest, 'gpuCount' | 'diskGb' | 'requirements'>): Sql {
+  const { diskGb } = request;
+  const disk = diskGb === null ? sql`1 = 1` : sql`disk_configurable = 1 and storage_gb >= ${diskGb}`;
+  return join([disk, ...requirementsOf(request).map(({ condition }) => condition)], ' and ');
 }
 
 /** The hourly price of the disk space beyond the included one. */
@@ -253,7 +263,7 @@ export async function refreshOfferings(
       sql`insert into offerings (${COLUMNS}, listed)
           values (${now.newId()}, ${machineId}, ${gpuType}, ${machine.region}, ${machine.tier}, ${machine.price_ucents_per_hour}, ${vramGb},
             ${inventory?.cpu_cores ?? 0}, ${Math.floor((inventory?.ram_bytes ?? 0) / GIB)}, ${storageGb},
-            ${inventory?.gpus.length ?? 0}, ${driver}, ${cudaOfDriver(driver)}, ${diskConfigurable}, ${diskFreeGb}, ${now.diskPriceUcentsPerGbHour}, ${usable.length}, ${free}, ${now.nowMs}, ${listed && usable.length > 0})
+            ${inventory === null ? 0 : countCards(inventory)}, ${driver}, ${cudaOfDriver(driver)}, ${diskConfigurable}, ${diskFreeGb}, ${now.diskPriceUcentsPerGbHour}, ${usable.length}, ${free}, ${now.nowMs}, ${listed && usable.length > 0})
           on conflict (machine_id, gpu_type) do update set region = excluded.region, tier = excluded.tier,
             price_ucents_per_hour = excluded.price_ucents_per_hour, vram_gb = excluded.vram_gb, cpu_cores = excluded.cpu_cores,
             ram_gb = excluded.ram_gb, storage_gb = excluded.storage_gb, host_gpu_count = excluded.host_gpu_count, driver_version = excluded.driver_version,

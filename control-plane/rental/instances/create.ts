@@ -137,7 +137,8 @@ export async function create(
   ]);
   if (place === undefined && ports.length > 0) await deps.endpoints.giveBack(tx, id, ports);
   // If the best candidate left the market meanwhile, its region is still the one in which the launch was let in.
-  const known = place?.region ?? request.region ?? contract?.region ?? fitting[0]?.region;
+  const wanted = request.region ?? request.requirements?.regions?.[0];
+  const known = place?.region ?? wanted ?? contract?.region ?? fitting[0]?.region;
   const region = known ?? (await regionOfOffers(tx, wish, gpu.gpuType));
   const instance = { ...asked, ...(place && placedFields(place, nowMs)), region };
   await tx.together((writes) =>

@@ -42,24 +42,38 @@ export async function chooseGpu(
   const cheapest = await cheapestType(query, { ...want, minVramGb });
   if (cheapest !== undefined) return { gpuType: cheapest, minVramGb, warnings: [] };
   const { gpu_types: types } = request.requirements ?? {};
-  if (types !== undefined) return failNoType(runnable, { types, gpuCount: want.gpuCount, minVramGb });
-  const needs =
-    runnable.model === null ? '' : ` for the ${gigabytes(runnable.model.bytes)} GB of ${runnable.model.name}`;
+  if (types !== undefined) return chooseTight(query, runnable, { types, want });
   return fail('environment_unavailable', {
-    detail: `No host on offer has ${want.gpuCount === 1 ? 'a GPU' : `${want.gpuCount} GPUs`} with at least ${minVramGb} GB of VRAM, as this template needs${needs}. Change gpu_count, or name a gpu_type.`,
+    detail: `No host on offer has ${gpusInWords(want.gpuCount)} with at least ${minVramGb} GB of VRAM, as ${needOf(runnable)}. Change gpu_count, or name a gpu_type.`,
     errors: [{ field: 'template_id', rule: `needs GPUs with ${minVramGb} GB of VRAM` }],
   });
 }
 
-function failNoType(
-  { ownImage }: Runnable,
-  { types, gpuCount, minVramGb }: { types: string[]; gpuCount: number; minVramGb: number },
-): never {
-  const gpus = `${gpuCount === 1 ? 'a GPU' : `${gpuCount} GPUs`}${minVramGb === 0 ? '' : ` with at least ${minVramGb} GB of VRAM`}`;
-  return fail(ownImage ? 'image_unavailable' : 'environment_unavailable', {
-    detail: `No host on offer has ${gpus} of one of the types ${types.join(', ')}. Choose other types from GET /v1/gpu-types, or another gpu_count.`,
-    errors: [{ field: 'requirements.gpu_types', rule: 'must have a type on offer' }],
+/** Chooses among types on which a model just fits, as if the request named one of them. @throws ServiceError if it fits on none of them */
+async function chooseTight(
+  query: Query,
+  runnable: Runnable,
+  { types, want }: { types: string[]; want: Omit<CapacityRequest, 'gpuType' | 'minVramGb'> },
+): Promise<GpuChoice> {
+  const { gpuCount } = want;
+  const minVramGb = floorGb(runnable, gpuCount, 1);
+  const gpuType = await cheapestType(query, { ...want, minVramGb });
+  if (gpuType !== undefined) {
+    const vramGb = await largestVramGb(query, { gpuType, offeringId: null });
+    return { gpuType, ...checkGpu(runnable, { gpuType, gpuCount, vramGb }) };
+  }
+  const need = minVramGb === 0 ? '' : ` with at least ${minVramGb} GB of VRAM, as ${needOf(runnable)}`;
+  return fail(runnable.ownImage ? 'image_unavailable' : 'environment_unavailable', {
+    detail: `No host on offer has ${gpusInWords(gpuCount)} of one of the types ${types.join(', ')}${need}. Choose other types from GET /v1/gpu-types, or another gpu_count.`,
+    errors: [{ field: 'requirements.gpu_types', rule: `must have a type with ${gpusInWords(gpuCount)} on one host` }],
   });
+}
+
+const gpusInWords = (count: number): string => (count === 1 ? 'a GPU' : `${count} GPUs`);
+
+/** Completes "with at least 24 GB of VRAM, as ...". */
+function needOf({ model }: Runnable): string {
+  return `this template needs${model === null ? '' : ` for the ${gigabytes(model.bytes)} GB of ${model.name}`}`;
 }
 
 /**

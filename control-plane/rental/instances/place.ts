@@ -60,7 +60,7 @@ export class TakenMeanwhile extends Error {}
  * Holds GPUs of the first candidate that still fits. Undefined if there is none. Here and in `occupy`, statements that do not depend on each
  * other are sent together: on PostgreSQL each wait for an answer costs a round trip, and the locks are held meanwhile.
  * @throws ServiceError `price_changed`; TakenMeanwhile if `leavesTaken` is set, another launch took the GPUs, and the next machine has to be
- * waited for
+ * waited for or there is none
  */
 export async function takePlace(
   tx: Tx,
@@ -73,7 +73,11 @@ export async function takePlace(
   let waitedInVain = false;
   for (;;) {
     const [best] = left;
-    if (best === undefined) return undefined;
+    if (best === undefined) {
+      // Another GPU type or another region may still have free GPUs.
+      if (waitedInVain && leavesTaken) throw new TakenMeanwhile();
+      return undefined;
+    }
     // Several machines that are alike are tried at once, without a wait for a lock. The wait is for the lock of a single machine.
     const alike = left.filter((other) => isAlike(other, best, instance));
     let held = alike.length > 1 ? await holdAt(tx, instance, { tried: alike, workloadId }, deps) : undefined;

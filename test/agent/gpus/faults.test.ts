@@ -1,7 +1,7 @@
 // Which cards must not be rented, from listings and kernel records: lost cards, resets, reboots, and cards that break repeatedly.
 import { expect, test } from 'vitest';
-import { afterListing, afterRecords, countCards, faultsOf, type Memory, memoryOf } from '../../../agent/gpus/faults.ts';
-import type { GpuFacts, GpuFault } from '../../../shared/protocol/inventory.ts';
+import { afterListing, afterRecords, faultsOf, type Memory, memoryOf } from '../../../agent/gpus/faults.ts';
+import { countCards, type GpuFacts, type GpuFault } from '../../../shared/protocol/inventory.ts';
 
 const A = 'GPU-aaaa0000-0000-4000-8000-000000000001';
 const B = 'GPU-bbbb0000-0000-4000-8000-000000000002';

@@ -155,3 +155,15 @@ test('a launch that waited for a machine in vain does not keep it from the next 
   expect(noting.launches.map((machines) => new Set(machines))).toEqual([new Set([cheapest]), new Set([other])]);
   await world.db.tx('test.release', (tx) => world.rooms.supply.release(tx, 'another'));
 });
+
+test('launches at once that choose among two GPU types all find a place while one of the types has GPUs', async () => {
+  const others = 5;
+  await world.machine({ dollars: 1, gpu: { name: 'NVIDIA L40S', memory_mib: 46_068 } });
+  for (let i = 0; i < others; i += 1) await world.machine({ dollars: 3 });
+  const customers = await Promise.all(Array.from({ length: others + 1 }, () => world.customer(100_000)));
+  const request = { gpu_type: undefined, requirements: { gpu_types: ['L40S', 'H100_SXM'] } };
+  const ids = await Promise.all(customers.map((each) => world.launch(each, request)));
+  const rows = await Promise.all(ids.map((id) => findInstance(world.db.read, id)));
+  expect(rows.map((row) => row?.gpu_type).filter((type) => type === 'L40S')).toHaveLength(1);
+  expect(rows.filter((row) => row?.machine_id === null)).toEqual([]);
+});

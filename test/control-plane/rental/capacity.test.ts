@@ -42,7 +42,15 @@ describe('the capacity for a request', () => {
       exceptMachineIds: [],
       trustedOnly: false,
     });
-    const named = { offering_id: 'off', region: 'eu', max_price_per_hour: 2.5, disk_gb: 50, auto_terminate_hours: 2 };
+    const requirements = { regions: ['eu'], min_ram_gb: 8 };
+    const named = {
+      requirements,
+      offering_id: 'off',
+      region: 'eu',
+      max_price_per_hour: 2.5,
+      disk_gb: 50,
+      auto_terminate_hours: 2,
+    };
     const whereabouts = { trustedOnly: true, avoidedMachineIds: ['m'] };
     expect(wantedCapacity({ ...LAUNCH, ...named }, 7, whereabouts)).toEqual({
       gpuCount: 1,
@@ -54,6 +62,7 @@ describe('the capacity for a request', () => {
       endsMs: 7 + (1 + 25 + 120 + 5) * MINUTE_MS,
       exceptMachineIds: ['m'],
       trustedOnly: true,
+      requirements,
     });
   });
 });

@@ -28,7 +28,9 @@ import { Rule, WhatToRun } from './launch-source.tsx';
 const PLACED_POLL_MS = 500;
 
 export function Launch() {
-  const [draft, setDraft] = useTyped('launch', EMPTY_DRAFT, withoutSecrets);
+  const [typed, setDraft] = useTyped('launch', EMPTY_DRAFT, withoutSecrets);
+  // A draft that the page of an older version has kept lacks newer fields.
+  const draft = { ...EMPTY_DRAFT, ...typed };
   const withSameKey = useMemo(openSameKey, []);
   const request = requestOf(draft);
   const action = useAction(async ({ goTo, isHere }) => {
