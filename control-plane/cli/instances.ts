@@ -30,6 +30,7 @@ interface LaunchOptions extends CommonOptions {
   minCpus?: number;
   minRam?: number;
   minCuda?: string;
+  minUptime?: number;
   name?: string;
   disk?: number;
   env?: string[];
@@ -196,6 +197,7 @@ function launchOf(argv: string[], options: LaunchOptions, deps: SvcDeps): Record
     'requirements.min_cpu_cores': options.minCpus,
     'requirements.min_ram_gb': options.minRam,
     'requirements.min_cuda_version': options.minCuda,
+    'requirements.min_uptime': options.minUptime,
     gpu_count: options.count,
     tier: options.tier,
     image: options.image,

@@ -37,6 +37,7 @@ export const LAUNCH_OPTIONS = {
   'requirements.min_cpu_cores': '--min-cpus',
   'requirements.min_ram_gb': '--min-ram',
   'requirements.min_cuda_version': '--min-cuda',
+  'requirements.min_uptime': '--min-uptime',
   name: '--name',
   disk_gb: '--disk',
   env: '--env',
@@ -52,7 +53,7 @@ export const LAUNCH_OPTIONS = {
 
 /** The options that together are one member. */
 const REQUIREMENTS =
-  'what --only-region, --min-vram, --min-cpus, --min-ram, --min-cuda and several types of --gpu-type say';
+  'what --only-region, --min-vram, --min-cpus, --min-ram, --min-cuda, --min-uptime and several types of --gpu-type say';
 
 /** `signal` ends the request in place of the first Ctrl-C. @throws SvcError */
 export async function launch(client: Client, body: Record<string, unknown>, signal?: AbortSignal): Promise<Operation> {

@@ -1,25 +1,25 @@
 // Commands of one request that show which GPUs are on offer, and the conditions on a host that a launch takes too.
 import type { PlainCommand, PlainOption } from './plain.ts';
 
-/** The least that an instance needs of its host. As options of a launch, their members are those of its `requirements`. */
+/** Minimums for the host of an instance. In a launch, they are members of `requirements`. */
 export const MINIMUMS: readonly PlainOption[] = [
   {
     flags: '--min-vram <gb>',
-    help: 'at least so much VRAM for each GPU',
+    help: 'at least this much VRAM for each GPU',
     in: 'query',
     to: 'min_vram_gb',
     as: 'number',
   },
   {
     flags: '--min-cpus <count>',
-    help: "at least so many processors for the instance, which gets its GPUs' share of those of the host",
+    help: "at least this many processors for the instance, which gets its GPUs' share of those of the host",
     in: 'query',
     to: 'min_cpu_cores',
     as: 'number',
   },
   {
     flags: '--min-ram <gb>',
-    help: "at least so much memory for the instance, which gets its GPUs' share of that of the host",
+    help: "at least this much memory for the instance, which gets its GPUs' share of that of the host",
     in: 'query',
     to: 'min_ram_gb',
     as: 'number',
@@ -29,6 +29,13 @@ export const MINIMUMS: readonly PlainOption[] = [
     help: 'a driver for this version of CUDA or a newer one, such as 12.8',
     in: 'query',
     to: 'min_cuda_version',
+  },
+  {
+    flags: '--min-uptime <share>',
+    help: 'a host that was connected for at least this share of the last 30 days, such as 0.99',
+    in: 'query',
+    to: 'min_uptime',
+    as: 'number',
   },
 ];
 
@@ -52,14 +59,14 @@ export const OFFER_COMMANDS: readonly PlainCommand[] = [
     options: [
       {
         flags: '--gpu-type <type>',
-        help: 'only this type of svc gpu list, or several, separated by commas',
+        help: 'only this type of svc gpu list, or several in one list, separated by commas',
         in: 'query',
         to: 'gpu_type',
       },
       { flags: '--region <region>', help: 'only this region', in: 'query', to: 'region' },
       {
         flags: '--count <gpus>',
-        help: 'at least so many free GPUs; the other conditions are then about a launch of so many',
+        help: 'at least this many free GPUs; the other conditions then compare a launch with this many',
         in: 'query',
         to: 'gpu_count',
         as: 'number',
@@ -78,7 +85,7 @@ export const OFFER_COMMANDS: readonly PlainCommand[] = [
     isOpen: true,
     rows: 'data',
     pages: 'cursor',
-    // The members of all rows that a choice depends on.
+    // A choice depends on these members. The version of CUDA does not fit into a line, but --min-cuda compares it.
     columns: [
       'offering_id',
       'gpu_type',
@@ -88,7 +95,7 @@ export const OFFER_COMMANDS: readonly PlainCommand[] = [
       'cpu_cores',
       'ram_gb',
       'host_gpu_count',
-      'cuda_version',
+      'uptime',
     ],
     id: 'offering_id',
   },

@@ -40,6 +40,22 @@ export const PricingRow = z
     disk_price_per_gb_hour: z
       .number()
       .describe('Dollars an hour for each GB of disk beyond the included 100; 0 if the disk size cannot be chosen'),
+    uptime: z
+      .number()
+      .min(0)
+      .max(1)
+      .optional()
+      .describe(
+        'Share of the last 30 days, or of the time since the first connection of the host, in which the host was connected; rounded down to three decimals. Absent until a day after the first connection',
+      ),
+    failed_launch_share: z
+      .number()
+      .min(0)
+      .max(1)
+      .optional()
+      .describe(
+        'Share of the launches of the last 30 days that failed because of the host, with three decimals. Absent with fewer than 5 launches',
+      ),
   })
   .meta({ id: 'PricingRow' });
 export type PricingRow = z.infer<typeof PricingRow>;
@@ -54,14 +70,14 @@ export const pricingFilters = {
     .max(1_300)
     .refine((types) => types.split(',').length <= CHOICES_MAX, `must be at most ${CHOICES_MAX} types`)
     .optional()
-    .describe('Only this GPU type, or these types, separated by commas'),
+    .describe(`Only this GPU type, or these types, separated by commas; at most ${CHOICES_MAX}`),
   region: label(64).optional().describe('Only this region'),
   gpu_count: whole
     .min(1)
     .max(GPU_COUNT_MAX)
     .optional()
     .describe(
-      'Only offerings with so many free GPUs. The other filters then compare what a launch of so many GPUs would get. Left out: offerings without a free GPU are shown too, and the filters compare a launch of one GPU',
+      'Only offerings with at least this many free GPUs. The other filters then compare what a launch with this many GPUs would get. If it is left out, offerings without a free GPU are listed too, and the filters compare a launch with one GPU',
     ),
   max_price_per_hour: z.coerce
     .number()
@@ -73,8 +89,8 @@ export const pricingFilters = {
     .min(DISK_GB_MIN)
     .max(DISK_GB_MAX)
     .optional()
-    .describe('Only offerings that honour a disk of this size and have so much left'),
-  ...hostMinimums(whole),
+    .describe('Only offerings that honour a disk of this size and have this much left'),
+  ...hostMinimums(z.coerce.number()),
   sort: z
     .enum(['newest', 'price'])
     .optional()

@@ -8,10 +8,11 @@ export const CHOICES_MAX = 20;
 const CudaVersion = z.string().regex(/^\d{1,2}\.\d{1,2}$/, 'must be a version of CUDA such as 12.8');
 
 /**
- * Conditions on the host and on the share of it that the instance gets. Each member that is left out is no condition. `whole` parses a whole number,
- * from JSON or from the text of a query.
+ * Conditions on the host and on the share of it that the instance gets. Each member that is left out is no condition. `number` parses a number, from
+ * JSON or from the text of a query.
  */
-export function hostMinimums(whole: z.ZodNumber | z.ZodCoercedNumber<unknown>) {
+export function hostMinimums(number: z.ZodNumber | z.ZodCoercedNumber<unknown>) {
+  const whole = number.int();
   return {
     min_vram_gb: whole.min(1).max(4_096).optional().describe('Minimum nameplate VRAM of each GPU, in GB'),
     min_cpu_cores: whole
@@ -31,6 +32,13 @@ export function hostMinimums(whole: z.ZodNumber | z.ZodCoercedNumber<unknown>) {
     min_cuda_version: CudaVersion.optional().describe(
       'Minimum version of CUDA that the driver of the host supports, such as 12.8. Hosts whose version is unknown are left out',
     ),
+    min_uptime: number
+      .min(0)
+      .max(1)
+      .optional()
+      .describe(
+        'Minimum share of the last 30 days in which the host was connected, such as 0.99. Hosts whose uptime is not known yet are left out',
+      ),
   };
 }
 
@@ -40,12 +48,12 @@ const choices = <T extends z.ZodType>(choice: T) => z.array(choice).min(1).max(C
 export const Requirements = z
   .strictObject({
     gpu_types: choices(z.string().min(1).max(64)).describe(
-      'Instead of `gpu_type`: the launch takes the cheapest of these GPU types that is free now. If its host fails before the instance runs, it stays with that type',
+      'Instead of `gpu_type`: the launch takes the cheapest of these GPU types that is free now, in the preferred `region` if one is free there. The type then stays: if the host fails before the instance runs, the next host has the same type',
     ),
     regions: choices(label(64)).describe(
       'Only these regions. `region` may name one of them, which is then tried before the others',
     ),
-    ...hostMinimums(z.int()),
+    ...hostMinimums(z.number()),
   })
   .meta({ id: 'Requirements' });
 export type Requirements = z.infer<typeof Requirements>;
@@ -67,7 +75,7 @@ export function refusePlacement(request: PlacementWish, context: z.RefinementCtx
   const { gpu_types: gpuTypes, regions } = requirements ?? {};
   if (gpuType === undefined && request.template_id === undefined && gpuTypes === undefined)
     refuse(['gpu_type'], 'is required without template_id or requirements.gpu_types');
-  if (requirements === undefined) return;
+  if (requirements === undefined || Object.keys(requirements).length === 0) return;
   if (gpuType !== undefined && gpuTypes !== undefined)
     refuse(['requirements', 'gpu_types'], 'cannot be combined with gpu_type');
   if (request.offering_id !== undefined) refuse(['requirements'], 'cannot be combined with offering_id');

@@ -1,5 +1,6 @@
 // POST /v1/instances with `requirements`, and the filters of GET /v1/pricing (extensions of specification 4.1 and 4.3).
 import { describe, expect, test } from 'vitest';
+import { sql } from '../../control-plane/base/db/db.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { type Answer, newestInstance, postLaunch } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
@@ -10,6 +11,14 @@ const launch = (body: object): Promise<Answer> => postLaunch(api, owner, { ...LA
 const newest = (): Promise<Record<string, unknown>> => newestInstance(api, owner);
 const rows = async (query: string): Promise<Record<string, unknown>[]> =>
   (await api.call('GET', `/v1/pricing?${query}`)).json.data ?? [];
+/** Stores what the loop of the supply would: uptime and failed launches of the machine, in hundredths of a percent. */
+async function setShown(machineId: string, uptimeBps: number, failedBps: number | null): Promise<void> {
+  await api.world.db.tx('test.shown', (tx) =>
+    tx.run(
+      sql`update offerings set uptime_bps = ${uptimeBps}, failed_launch_share_bps = ${failedBps} where machine_id = ${machineId}`,
+    ),
+  );
+}
 
 describe('a launch', () => {
   test('goes to the required region although another one is cheaper', async () => {
@@ -50,8 +59,24 @@ describe('a launch', () => {
     });
     expect(operation.json).toMatchObject({ state: 'failed', error: { code: 'no_capacity' } });
     const detail = JSON.stringify(operation.json['error']);
-    expect(detail).toContain('1 of type H100_SXM, the cheapest of H100_SXM, L4 at the launch, 1 with at least 1 GPU,');
+    expect(detail).toContain('1 of type H100_SXM (chosen from H100_SXM, L4), 1 with at least 1 GPU,');
     expect(detail).toContain('0 with at least 65 processors for the instance.');
+  });
+
+  test('may require an uptime, and is told if no host has it', async () => {
+    const { machineId } = await api.world.machine();
+    await setShown(machineId, 9_950, null);
+    await api.world.machine({ dollars: 1 });
+    await launch({ requirements: { min_uptime: 0.995 } });
+    expect(await newest()).toMatchObject({ price_per_hour: 2 });
+    const accepted = await launch({ requirements: { min_uptime: 0.996 } });
+    await api.world.drive();
+    const operation = await api.call('GET', `/v1/operations/${String(accepted.json['operation_id'])}`, {
+      key: owner.key,
+    });
+    expect(JSON.stringify(operation.json['error'])).toContain(
+      '0 with an uptime of at least 99.6 % in the last 30 days.',
+    );
   });
 
   test('cannot be pinned to an offering too', async () => {
@@ -75,7 +100,28 @@ describe('a launch', () => {
   });
 });
 
+test('a launch may require an uptime from 0 to 1', async () => {
+  await api.world.machine();
+  const answers = [-0.001, 0, 0.5, 1, 1.001].map((uptime) => launch({ requirements: { min_uptime: uptime } }));
+  expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([422, 202, 202, 202, 422]);
+});
+
 describe('GET /v1/pricing', () => {
+  test('shows how reliable the host was as soon as it is known, and lists those with an uptime', async () => {
+    const { machineId } = await api.world.machine({ region: 'us-east' });
+    const other = await api.world.machine({ region: 'eu-north' });
+    const [row] = await rows('region=us-east');
+    expect(row).not.toHaveProperty('uptime');
+    expect(row).not.toHaveProperty('failed_launch_share');
+    await setShown(machineId, 9_980, 2_000);
+    await setShown(other.machineId, 9_900, null);
+    const listed = async (query: string): Promise<unknown[]> => (await rows(query)).map(({ region }) => region);
+    expect(await rows('region=us-east')).toMatchObject([{ uptime: 0.998, failed_launch_share: 0.2 }]);
+    expect(await listed('min_uptime=0.99')).toEqual(['eu-north', 'us-east']);
+    expect(await listed('min_uptime=0.991')).toEqual(['us-east']);
+    expect(await listed('min_uptime=0.999')).toEqual([]);
+  });
+
   test('lists the offerings that meet all filters', async () => {
     await api.world.machine({ gpus: 2, region: 'eu-north', dollars: 2, cpuCores: 32 });
     await api.world.machine({ gpus: 2, region: 'us-east', dollars: 1, driver: '580.65.06' });
@@ -111,6 +157,7 @@ describe('GET /v1/pricing', () => {
     ['min_cpu_cores', '0', '1', '4096', '4097'],
     ['min_ram_gb', '0', '1', '65536', '65537'],
     ['max_price_per_hour', '0', '0.01', '1000000', '1000001'],
+    ['min_uptime', '-0.001', '0', '1', '1.001'],
   ])('takes %s from %s on no, from %s to %s yes, and %s no', async (field, ...values) => {
     const answers = await Promise.all(values.map((value) => api.call('GET', `/v1/pricing?${field}=${value}`)));
     expect(answers.map(({ status }) => status)).toEqual([422, 200, 200, 422]);

@@ -1,5 +1,6 @@
 // A scrape of the metrics, the sweep for lost links and the hourly proofs read no large table as a whole: SQLite's query plans say so.
 import { reliabilityOf } from '../../control-plane/fleet/supply/reliability.ts';
+import { keepUptimes } from '../../control-plane/fleet/supply/uptimes.ts';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { brought } from '../../control-plane/brings.ts';
 import {
@@ -118,4 +119,13 @@ test('the numbers of a page of machines are found by indexes, however old the ma
   expect(segments).toHaveLength(2);
   for (const step of segments)
     expect(step).toMatch(/INDEX meter_segments_of_machine \(machine_id=\? AND ended_ms[>=]\?\)/);
+});
+
+test('the uptimes of a page of machines are found by indexes', async () => {
+  await world.machine();
+  recording.sent.length = 0;
+  await keepUptimes({ db: recording.db, clock: world.clock }, new AbortController().signal);
+  const steps = await planSteps(world.db, recording.sent);
+  expect(steps.length).toBeGreaterThan(4);
+  expect(steps.filter((step) => /^SCAN |TEMP B-TREE/.test(step))).toEqual([]);
 });

@@ -1,5 +1,6 @@
 // What this room adds to the house: routes and metrics of suppliers and machines.
 import type { Clock } from '../../../shared/clock.ts';
+import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import { type Forgets, inPieces } from '../../base/db/pieces.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
@@ -15,9 +16,12 @@ import { machineFeed, SUPPLIER_FEED } from './owners.ts';
 import { forgetDays } from './reliability.ts';
 import { countMachines, countMachinesByState } from './store.ts';
 import type { Supply } from './supply.ts';
+import { keepUptimes } from './uptimes.ts';
 
 /** A little longer than the days from which the reliability is computed. */
 const DAYS_KEPT_MS = 32 * 86_400_000;
+/** In an hour, the uptime of 30 days changes by little more than a thousandth. */
+const UPTIMES_PERIOD_MS = 3_600_000;
 
 interface Deps {
   db: Db;
@@ -40,6 +44,11 @@ export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf, 
     run: (signal) =>
       inPieces(clock.now() - DAYS_KEPT_MS, (piece) => db.tx('supply.forget', (tx) => forgetDays(tx, piece)), signal),
   };
+  const uptimes: LoopOptions = {
+    name: 'uptimes',
+    periodMs: UPTIMES_PERIOD_MS,
+    run: (signal) => keepUptimes({ db, clock }, signal),
+  };
   return {
     routes: [
       ...catalogRoutes({ db, cursors }),
@@ -49,6 +58,7 @@ export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf, 
     ],
     operatorRoutes: supplyOperatorRoutes({ db, clock, cursors, supply, payouts }),
     drivers: [supply.driver],
+    loops: [uptimes],
     measures: measures(db),
     feeds: [machineFeed(view), SUPPLIER_FEED],
     forgets: [forgets],

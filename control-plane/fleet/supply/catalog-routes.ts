@@ -69,6 +69,9 @@ export function catalogRoutes(deps: { db: Db; cursors: Cursors }): Route[] {
   ];
 }
 
+/** Hundredths of a percent in a whole. */
+const BPS = 10_000;
+
 /** In a list that is sorted by price, the price takes the place of the time. */
 function byPrice({ price_ucents_per_hour: price, id }: ListedOffering): Cursor {
   return { createdMs: Number(price), id };
@@ -91,6 +94,8 @@ function pricingView(row: ListedOffering): PricingRow {
     ...(row.cuda_version === 0 ? {} : { cuda_version: cudaText(row.cuda_version) }),
     disk_configurable: row.disk_configurable,
     disk_price_per_gb_hour: row.disk_configurable ? dollarsFromUcents(row.disk_price_ucents_per_gb_hour) : 0,
+    ...(row.uptime_bps === null ? {} : { uptime: row.uptime_bps / BPS }),
+    ...(row.failed_launch_share_bps === null ? {} : { failed_launch_share: row.failed_launch_share_bps / BPS }),
   };
 }
 

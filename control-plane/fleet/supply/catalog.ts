@@ -25,13 +25,20 @@ const ListedRow = OfferingRow.pick({
   disk_configurable: true,
   disk_price_ucents_per_gb_hour: true,
   created_ms: true,
+}).extend({
+  /** The share in hundredths of a percent; null while too little is known (`keepUptimes`). */
+  uptime_bps: int.nullable(),
+  failed_launch_share_bps: int.nullable(),
 });
 /** The fields of an offering that the catalogue shows. */
 export type ListedOffering = z.infer<typeof ListedRow>;
 const LISTED = sql`id, gpu_type, region, gpu_free, price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, storage_gb, host_gpu_count, driver_version,
-  cuda_version, disk_configurable, disk_price_ucents_per_gb_hour, created_ms`;
+  cuda_version, disk_configurable, disk_price_ucents_per_gb_hour, created_ms, uptime_bps, failed_launch_share_bps`;
 
-/** A page of the listed on-demand offerings that match, newest or cheapest first. In a page of the cheapest, `createdMs` is a price. */
+/**
+ * A page of the listed on-demand offerings that match, newest or cheapest first. If the list is sorted by price, `createdMs` of the cursor holds the
+ * price.
+ */
 export function listedOfferings(
   query: Query,
   start: PageStart,
@@ -49,14 +56,14 @@ export function listedOfferings(
 
 function matching(filters: PricingFilters): Sql {
   const { gpu_type: gpuType, region, gpu_count: count, max_price_per_hour: cap, disk_gb: diskGb = null } = filters;
-  const { min_vram_gb, min_cpu_cores, min_ram_gb, min_cuda_version } = filters;
+  const { min_vram_gb, min_cpu_cores, min_ram_gb, min_cuda_version, min_uptime } = filters;
   const gpuCount = count ?? 1;
-  const requirements = { min_vram_gb, min_cpu_cores, min_ram_gb, min_cuda_version };
+  const requirements = { min_vram_gb, min_cpu_cores, min_ram_gb, min_cuda_version, min_uptime };
   const parts = [
     diskCondition({ diskGb }, diskWithin(null)),
     ...requirementsOf({ gpuCount, requirements }).map(({ condition }) => condition),
   ];
-  if (gpuType !== undefined) parts.push(sql`gpu_type in (${join(gpuType.split(','))})`);
+  if (gpuType !== undefined) parts.push(sql`gpu_type in (${join(gpuType.split(',').map((type) => type.trim()))})`);
   if (region !== undefined) parts.push(sql`region = ${region}`);
   if (count !== undefined) parts.push(sql`gpu_free >= ${count}`);
   if (cap !== undefined) parts.push(priceCondition({ gpuCount, diskGb }, nearestUcents(cap)));

@@ -18,6 +18,12 @@ const DAY_MS = 86_400_000;
 /** Length of the window in days, today included. */
 const DAYS = 30;
 const DECIMALS = 10_000;
+/** What customers see has thousandths, so that it rarely changes. */
+const SHOWN_DECIMALS = 1_000;
+/** A host that came a minute ago has had a link all the time. That says nothing, and would put each new host above those that are proven. */
+const KNOWN_AFTER_MS = DAY_MS;
+/** A single failed launch would be a large share of fewer launches. */
+const LAUNCHES_MIN = 5;
 
 const dayOf = (ms: number): number => Math.floor(ms / DAY_MS) * DAY_MS;
 const windowStart = (nowMs: number): number => dayOf(nowMs) - (DAYS - 1) * DAY_MS;
@@ -97,46 +103,93 @@ export async function reliabilityOf(
 ): Promise<Map<string, MachineReliability>> {
   if (machines.length === 0) return new Map();
   const ids = machines.map(({ id }) => id);
-  const fromMs = windowStart(nowMs);
-  const links = await query.all(LinkRow, sql`select ${LINK} from machine_links where machine_id in (${join(ids)})`);
-  const days = await query.all(
-    DaysRow,
-    sql`select machine_id, cast(sum(linked_ms) as bigint) as linked_ms, cast(sum(launches) as bigint) as launches,
-          cast(sum(failed_launches) as bigint) as failed_launches
-        from machine_days where machine_id in (${join(ids)}) and day_ms >= ${fromMs} group by machine_id`,
-  );
-  const charged = await chargedOnMachines(query, ids, { sinceMs: fromMs, nowMs });
+  const countedOf = await counters(query, ids, nowMs);
+  const charged = await chargedOnMachines(query, ids, { sinceMs: windowStart(nowMs), nowMs });
   return new Map(
     machines.map(({ id, gpus }) => {
-      const link = links.find((row) => row.machine_id === id);
-      const day = days.find((row) => row.machine_id === id);
-      return [id, numbersOf({ link, day, gpus, chargedMs: charged.get(id) ?? 0 }, nowMs)];
+      const { link, launches, failed, uptime } = countedOf(id);
+      const fromMs = link === undefined ? undefined : startOf(link, nowMs);
+      const numbers = {
+        since: fromMs === undefined ? null : isoTime(fromMs),
+        uptime,
+        launches,
+        failed_launches: failed,
+        failed_launch_share: shareOf(failed, launches),
+        rented: fromMs === undefined ? null : shareOf(charged.get(id) ?? 0, (nowMs - fromMs) * gpus),
+      };
+      return [id, numbers];
     }),
   );
 }
 
-interface Facts {
-  link: LinkRow | undefined;
-  day: z.infer<typeof DaysRow> | undefined;
-  gpus: number;
-  chargedMs: number;
+/** What customers see of a machine, in hundredths of a percent. Null: too little is known. */
+export interface ShownReliability {
+  /** It is rounded down to thousandths, so that a machine with 0.9989 does not meet 0.999. */
+  uptimeBps: number | null;
+  failedLaunchShareBps: number | null;
 }
 
-/** Computes the shown numbers from the facts. Pure. */
-function numbersOf({ link, day, gpus, chargedMs }: Facts, nowMs: number): MachineReliability {
-  const launches = day?.launches ?? 0;
-  const failed = day?.failed_launches ?? 0;
-  const launched = { launches, failed_launches: failed, failed_launch_share: shareOf(failed, launches) };
-  if (link === undefined) return { since: null, uptime: null, ...launched, rented: null };
-  const fromMs = Math.max(link.first_ms, windowStart(nowMs));
-  const lengthMs = nowMs - fromMs;
-  const openMs = link.since_ms === null ? 0 : nowMs - Math.max(link.since_ms, fromMs);
-  return {
-    since: isoTime(fromMs),
-    uptime: shareOf((day?.linked_ms ?? 0) + openMs, lengthMs),
-    ...launched,
-    rented: shareOf(chargedMs, lengthMs * gpus),
+/** What customers see of each machine, by its id. `machineIds`: at least one. */
+export async function shownReliabilityOf(
+  query: Query,
+  machineIds: readonly string[],
+  nowMs: number,
+): Promise<Map<string, ShownReliability>> {
+  const countedOf = await counters(query, machineIds, nowMs);
+  const bps = (thousandths: number): number => (thousandths * DECIMALS) / SHOWN_DECIMALS;
+  return new Map(
+    machineIds.map((id) => {
+      const { link, uptime, launches, failed } = countedOf(id);
+      const isKnown = link !== undefined && nowMs - link.first_ms >= KNOWN_AFTER_MS;
+      const share = launches < LAUNCHES_MIN ? null : failed / launches;
+      const shown = {
+        uptimeBps: isKnown && uptime !== null ? bps(Math.floor(uptime * SHOWN_DECIMALS)) : null,
+        failedLaunchShareBps: share === null ? null : bps(Math.round(share * SHOWN_DECIMALS)),
+      };
+      return [id, shown];
+    }),
+  );
+}
+
+interface Counted {
+  link: LinkRow | undefined;
+  /** A share from 0 to 1; null before the first link. */
+  uptime: number | null;
+  launches: number;
+  failed: number;
+}
+
+/** Reads the counters of these machines in the window. The result has them by id. */
+async function counters(query: Query, ids: readonly string[], nowMs: number): Promise<(id: string) => Counted> {
+  const which = join([...ids]);
+  const links = await query.all(LinkRow, sql`select ${LINK} from machine_links where machine_id in (${which})`);
+  const days = await query.all(
+    DaysRow,
+    sql`select machine_id, cast(sum(linked_ms) as bigint) as linked_ms, cast(sum(launches) as bigint) as launches,
+          cast(sum(failed_launches) as bigint) as failed_launches
+        from machine_days where machine_id in (${which}) and day_ms >= ${windowStart(nowMs)} group by machine_id`,
+  );
+  return (id) => {
+    const link = links.find((row) => row.machine_id === id);
+    const {
+      linked_ms: linkedMs = 0,
+      launches = 0,
+      failed_launches: failed = 0,
+    } = days.find((row) => row.machine_id === id) ?? {};
+    return { link, uptime: link === undefined ? null : uptimeOf(link, linkedMs, nowMs), launches, failed };
   };
+}
+
+/** Uptime of a machine whose ended links lasted `linkedMs` in the window. Pure. */
+function uptimeOf(link: LinkRow, linkedMs: number, nowMs: number): number | null {
+  const fromMs = startOf(link, nowMs);
+  const openMs = link.since_ms === null ? 0 : nowMs - Math.max(link.since_ms, fromMs);
+  return shareOf(linkedMs + openMs, nowMs - fromMs);
+}
+
+/** Time from which a machine is counted. */
+function startOf({ first_ms: firstMs }: LinkRow, nowMs: number): number {
+  return Math.max(firstMs, windowStart(nowMs));
 }
 
 /** The share of `part` in `whole`: from 0 to 1, with four decimals; null if `whole` is 0. */

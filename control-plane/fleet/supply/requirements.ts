@@ -12,7 +12,7 @@ export interface Requirement {
   condition: Sql;
 }
 
-/** What a launch with `gpuCount` GPUs requires, in the order of the API. `gpu_types` is not among it: that is a choice, made before. */
+/** What a launch with `gpuCount` GPUs requires, in the order of the API. It leaves out `gpu_types`: the type has been chosen before. */
 export function requirementsOf({
   gpuCount,
   requirements: { regions, ...minimums } = {},
@@ -20,7 +20,8 @@ export function requirementsOf({
   gpuCount: number;
   requirements?: Requirements;
 }): Requirement[] {
-  const { min_vram_gb: vramGb, min_cpu_cores: cores, min_ram_gb: ramGb, min_cuda_version: cuda } = minimums;
+  const { min_vram_gb: vramGb, min_cpu_cores: cores, min_ram_gb: ramGb } = minimums;
+  const { min_cuda_version: cuda, min_uptime: uptime } = minimums;
   const found: Requirement[] = [];
   const require = (field: keyof Requirements, words: string, condition: Sql): void => {
     found.push({ field: `requirements.${field}`, words, condition });
@@ -28,7 +29,7 @@ export function requirementsOf({
   if (regions !== undefined) require('regions', `in ${regions.join(' or ')}`, sql`region in (${join(regions)})`);
   if (vramGb !== undefined)
     require('min_vram_gb', `with at least ${vramGb} GB of VRAM for each GPU`, sql`vram_gb >= ${vramGb}`);
-  // The share of an instance, without a division: `shapeOf` of the agent gives it so.
+  // An instance gets this share (`shapeOf` of the agent). The comparison multiplies, so that nothing is rounded.
   if (cores !== undefined) {
     const condition = sql`cpu_cores * ${gpuCount} >= ${cores} * host_gpu_count and host_gpu_count > 0`;
     require('min_cpu_cores', `with at least ${cores} processors for the instance`, condition);
@@ -39,8 +40,22 @@ export function requirementsOf({
   }
   if (cuda !== undefined)
     require('min_cuda_version', `with CUDA ${cuda} or newer`, sql`cuda_version >= ${cudaNumber(cuda)}`);
+  if (uptime !== undefined) {
+    const words = `with an uptime of at least ${percentOf(uptime)} % in the last 30 days`;
+    require('min_uptime', words, sql`uptime_bps >= ${leastBps(uptime)}`);
+  }
   return found;
 }
 
 /** Memory that a host keeps for itself. */
 const HOST_RAM_GB = 1;
+
+/** The least uptime that meets `share`. It is a multiple of 10, as each stored one: the product with 10,000 would be inexact for 0.07 and others. */
+function leastBps(share: number): number {
+  return Math.ceil(share * 1_000) * 10;
+}
+
+/** A share in percent, with at most two decimals: 0.995 is 99.5. */
+function percentOf(share: number): number {
+  return Number((share * 100).toFixed(2));
+}

@@ -1,5 +1,6 @@
 // The options of `svc` that say on which host a launch may run, and the same conditions as filters of `svc price list`.
 import { describe, expect, test } from 'vitest';
+import { sql } from '../../../control-plane/base/db/db.ts';
 import { LAUNCH } from '../../kit/world.ts';
 import { END, exited, play, RUN, svcOf as svcOfPlayed } from './played-api.ts';
 import { api, openSvcForEachTest, owner, svcOf } from './svc-of-test.ts';
@@ -9,6 +10,11 @@ async function sentBy(words: string[], options: string[]): Promise<unknown> {
   const played = play({ ends: [exited(0)], logs: [END] });
   expect(await svcOfPlayed(played, ...words, ...options)).toMatchObject({ code: 0 });
   return played.launches[0];
+}
+
+/** Stores the uptime of all machines that there are, in hundredths of a percent. */
+async function setUptime(bps: number): Promise<void> {
+  await api.world.db.tx('test.uptime', (tx) => tx.run(sql`update offerings set uptime_bps = ${bps}`));
 }
 
 const CREATE = ['instance', 'create', '--image', 'busybox'];
@@ -32,6 +38,7 @@ describe.each([
     [['--min-cpus', '16'], { requirements: { min_cpu_cores: 16 } }],
     [['--min-ram', '64'], { requirements: { min_ram_gb: 64 } }],
     [['--min-cuda', '12.8'], { requirements: { min_cuda_version: '12.8' } }],
+    [['--min-uptime', '0.99'], { requirements: { min_uptime: 0.99 } }],
     [['--offering', 'off_1'], { offering_id: 'off_1' }],
   ])('with %j sends what it requires of the host', async (options, members) => {
     expect(await sentBy(words, options)).toMatchObject(members);
@@ -65,6 +72,7 @@ describe('against the API,', () => {
     { options: [...H100, '--min-cpus', '1.5'], named: ['--min-cpus'] },
     { options: [...H100, '--min-ram', '65537'], named: ['--min-ram'] },
     { options: [...H100, '--min-cuda', '12'], named: ['--min-cuda'] },
+    { options: [...H100, '--min-uptime', '99'], named: ['--min-uptime'] },
     { options: [...H100, '--env', 'my-path=x'], named: ['--env'] },
     {
       options: [...H100, '--min-cuda', '12.8', '--tier', 'reserved'],
@@ -86,12 +94,13 @@ describe('against the API,', () => {
   });
 
   test('the prices show what a customer needs to choose, within 130 characters', async () => {
-    await api.world.machine({ gpus: 2, region: 'eu-north', dollars: 2, cpuCores: 32, driver: '570.86.15' });
+    await api.world.machine({ gpus: 2, region: 'eu-north', dollars: 2, cpuCores: 32 });
+    await setUptime(9_980);
     const { stdout } = await svcOf().run('price', 'list');
     expect(stdout).toMatch(
-      /^OFFERING_ID +GPU_TYPE +REGION +PRICE_PER_HOUR +AVAILABLE +CPU_CORES +RAM_GB +HOST_GPU_COUNT +CUDA_VERSION\n/,
+      /^OFFERING_ID +GPU_TYPE +REGION +PRICE_PER_HOUR +AVAILABLE +CPU_CORES +RAM_GB +HOST_GPU_COUNT +UPTIME\n/,
     );
-    expect(stdout).toMatch(/^off_\w+ +H100_SXM +eu-north +2 +2 +32 +\d+ +2 +12\.8$/m);
+    expect(stdout).toMatch(/^off_\w+ +H100_SXM +eu-north +2 +2 +32 +\d+ +2 +0\.998$/m);
     expect(Math.max(...stdout.split('\n').map((line) => line.length))).toBeLessThanOrEqual(130);
   });
 
@@ -110,6 +119,7 @@ describe('against the API,', () => {
     [['--min-cpus', '30'], ['us-east']],
     [['--min-ram', '300'], ['us-east']],
     [['--min-cuda', '13.0'], ['us-east']],
+    [['--min-uptime', '0.998'], ['us-east']],
     [
       ['--sort', 'price'],
       ['us-east', 'eu-north'],
@@ -120,6 +130,7 @@ describe('against the API,', () => {
     ],
   ])('the prices with %j are those of %j', async (options, regions) => {
     await api.world.machine({ region: 'us-east', dollars: 1, driver: '580.65.06', gpu: L40S });
+    await setUptime(9_980);
     await api.world.machine({ gpus: 2, region: 'eu-north', dollars: 2, cpuCores: 48, ...DISKS });
     const { code, stdout } = await svcOf().run('price', 'list', ...options, '--json');
     expect(code).toBe(0);

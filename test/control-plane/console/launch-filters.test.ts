@@ -7,6 +7,7 @@ import {
   filteredBy,
   hiddenBy,
   NO_FILTERS,
+  percent,
   requirementOptions,
   requirementsOf,
   shareOf,
@@ -29,6 +30,7 @@ const ROW: PricingRow = {
   cuda_version: '12.8',
   disk_configurable: true,
   disk_price_per_gb_hour: 0.0001,
+  uptime: 0.995,
 };
 
 const draft = (filters: Partial<Filters>, rest: { gpuCount?: number; disk?: string; tier?: 'reserved' } = {}) => ({
@@ -73,6 +75,11 @@ describe('an offering', () => {
     [{ cuda: '12.8' }, { cuda_version: '12.10' }, undefined],
     [{ cuda: '12.10' }, {}, 'with CUDA before 12.10'],
     [{ cuda: '12.8' }, { cuda_version: undefined }, 'with unknown CUDA'],
+    [{ uptime: '0.995' }, {}, undefined],
+    [{ uptime: '0.999' }, {}, 'under 99.9 % uptime'],
+    [{ uptime: '0.95' }, { uptime: 0.949 }, 'under 95 % uptime'],
+    [{ uptime: '0.95' }, { uptime: undefined }, 'with unknown uptime'],
+    [{}, { uptime: undefined }, undefined],
     [{ most: '2.49' }, {}, 'above $2.49 per GPU'],
   ])('with the filters %j and the host %j is hidden by: %s', (filters, host, reason) => {
     const row = { ...ROW, ...host } as PricingRow;
@@ -116,13 +123,14 @@ describe('an offering', () => {
 });
 
 describe('a launch', () => {
-  const ALL = { region: 'eu-north', vramGb: '80', cpuCores: '16', ramGb: '64', cuda: '12.8' };
+  const ALL = { region: 'eu-north', vramGb: '80', cpuCores: '16', ramGb: '64', cuda: '12.8', uptime: '0.99' };
   const REQUIRED = {
     regions: ['eu-north'],
     min_vram_gb: 80,
     min_cpu_cores: 16,
     min_ram_gb: 64,
     min_cuda_version: '12.8',
+    min_uptime: 0.99,
   };
 
   test('requires what the person has filtered for', () => {
@@ -146,10 +154,21 @@ describe('a launch', () => {
       ['--min-cpus', 16],
       ['--min-ram', 64],
       ['--min-cuda', '12.8'],
+      ['--min-uptime', 0.99],
     ]);
     expect(requirementOptions({ min_cpu_cores: 16 })).toEqual([['--min-cpus', 16]]);
     expect(requirementOptions(undefined)).toEqual([]);
   });
+});
+
+test.each([
+  [1, '100 %'],
+  [0.998, '99.8 %'],
+  [0.99, '99 %'],
+  [0.07, '7 %'],
+  [0, '0 %'],
+])('an uptime of %d is shown as %s', (uptime, shown) => {
+  expect(percent(uptime)).toBe(shown);
 });
 
 test('a filter offers each value of the offerings once and in order, and its own although no offering has it any more', () => {

@@ -1,6 +1,7 @@
 // What a launch requires of its host: each machine meets all of it just so, or misses one point by one.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { listedOfferings } from '../../../control-plane/fleet/supply/catalog.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
 import { narrowing } from '../../../control-plane/fleet/supply/narrowing.ts';
 import { candidates, type CapacityRequest, cheapestType } from '../../../control-plane/fleet/supply/offerings.ts';
 import { explain } from '../../../control-plane/fleet/placement/placement.ts';
@@ -19,6 +20,7 @@ const REQUIRED: Requirements = {
   min_cpu_cores: 20,
   min_ram_gb: 32,
   min_cuda_version: '12.8',
+  min_uptime: 0.99,
 };
 const REQUEST: CapacityRequest = {
   gpuType: 'L40S',
@@ -43,8 +45,12 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-async function add(name: string, patch: MachineOptions = {}): Promise<void> {
-  names.set((await world.machine({ ...RIGHT, ...patch })).machineId, name);
+async function add(name: string, { uptimeBps, ...patch }: MachineOptions & { uptimeBps?: number } = {}): Promise<void> {
+  const { machineId } = await world.machine({ ...RIGHT, ...patch });
+  names.set(machineId, name);
+  await world.db.tx('test.uptime', (tx) =>
+    tx.run(sql`update offerings set uptime_bps = ${uptimeBps ?? 9_900} where machine_id = ${machineId}`),
+  );
 }
 const found = async (patch: Partial<CapacityRequest> = {}): Promise<(string | undefined)[]> =>
   (await candidates(world.db.read, { ...REQUEST, ...patch })).map((row) => names.get(row.machine_id));
@@ -56,6 +62,7 @@ async function addAll(): Promise<void> {
   await add('fewer processors', { cpuCores: 39 });
   await add('less memory', { ramBytes: 65 * GIB - 1 });
   await add('an older driver', { driver: '565.57.01' });
+  await add('a lower uptime', { uptimeBps: 9_890 });
 }
 
 describe('a launch with requirements', () => {
@@ -65,6 +72,7 @@ describe('a launch with requirements', () => {
     ['min_cpu_cores', 'fewer processors'],
     ['min_ram_gb', 'less memory'],
     ['min_cuda_version', 'an older driver'],
+    ['min_uptime', 'a lower uptime'],
   ])(
     'goes only to machines that meet all, and without %s also to the one that misses it by one',
     async (field, name) => {
@@ -91,23 +99,40 @@ describe('a launch with requirements', () => {
       expect(await found({ requirements })).toEqual([]);
   });
 
+  test.each([0.07, 0.57, 0.989, 0.99])(
+    'with an uptime of at least %d goes to a machine with just that',
+    async (uptime) => {
+      await add('just so', { uptimeBps: Math.round(uptime * 10_000) });
+      expect(await found({ requirements: { min_uptime: uptime } })).toEqual(['just so']);
+      expect(await found({ requirements: { min_uptime: uptime + 0.0001 } })).toEqual([]);
+    },
+  );
+
+  test('with an uptime of at least 0 goes only to machines whose uptime is known', async () => {
+    await add('known', { uptimeBps: 0 });
+    const { machineId } = await world.machine(RIGHT);
+    names.set(machineId, 'new');
+    expect(await found({ requirements: { min_uptime: 0 } })).toEqual(['known']);
+    expect(new Set(await found({ requirements: {} }))).toEqual(new Set(['known', 'new']));
+  });
+
   test('tries its preferred region among the required ones, and is told which requirement leaves no offering', async () => {
     await addAll();
     await add('near', { region: 'eu-north' });
     expect(await found({ region: 'eu-north' })).toEqual(['near']);
     const counts = await narrowing(world.db.read, REQUEST);
     expect(counts).toMatchObject({
-      listed: 7,
-      ofType: 7,
-      withVram: 7,
-      required: [6, 5, 4, 3, 2],
+      listed: 8,
+      ofType: 8,
+      withVram: 8,
+      required: [7, 6, 5, 4, 3, 2],
       free: 2,
       affordable: 2,
     });
     const request = { ...REQUEST, requirements: { ...REQUIRED, min_ram_gb: 33 } };
     expect(explain(request, await narrowing(world.db.read, request))).toBe(
-      'No offering fits. Offerings left after each condition: 7 listed, 7 of type L40S, 7 with at least 2 GPUs, 6 in eu-west or eu-north, ' +
-        '5 with at least 48 GB of VRAM for each GPU, 4 with at least 20 processors for the instance, ' +
+      'No offering fits. Offerings left after each condition: 8 listed, 8 of type L40S, 8 with at least 2 GPUs, 7 in eu-west or eu-north, ' +
+        '6 with at least 48 GB of VRAM for each GPU, 5 with at least 20 processors for the instance, ' +
         '0 with at least 33 GB of memory for the instance. Change what the last condition asks for, or try again later.',
     );
   });
@@ -150,6 +175,7 @@ describe('the filters of the catalogue', () => {
     expect(await isFound({ min_ram_gb: 33 })).toBe(0);
     expect(await isFound({ min_vram_gb: 49 })).toBe(0);
     expect(await isFound({ min_cuda_version: '12.9' })).toBe(0);
+    expect(await isFound({ min_uptime: 0.991 })).toBe(0);
     expect(await isFound({ region: 'eu-north' })).toBe(0);
     expect(await isFound({ gpu_type: 'A40' })).toBe(0);
     expect(await isFound({ gpu_count: 4, min_cpu_cores: 40, min_ram_gb: 64 })).toBe(1);

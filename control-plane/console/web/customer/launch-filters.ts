@@ -14,11 +14,22 @@ export interface Filters {
   ramGb: string;
   /** Version of CUDA, at least. */
   cuda: string;
+  /** Share of the last 30 days in which the host was connected, at least. */
+  uptime: string;
   /** Dollars an hour for one GPU, at most. */
   most: string;
 }
 
-export const NO_FILTERS: Filters = { type: '', region: '', vramGb: '', cpuCores: '', ramGb: '', cuda: '', most: '' };
+export const NO_FILTERS: Filters = {
+  type: '',
+  region: '',
+  vramGb: '',
+  cpuCores: '',
+  ramGb: '',
+  cuda: '',
+  uptime: '',
+  most: '',
+};
 
 /** The fields of the form that choose the offerings. `disk` is in GB; it is empty if the person has typed none. */
 interface Wish {
@@ -67,12 +78,12 @@ export function filteredBy(
   if (type !== '' && row.gpu_type !== type) return 'of another type';
   if (row.vram_gb < Number(vramGb)) return `under ${vramGb} GB of VRAM`;
   if (region !== '' && row.region !== region) return `not in ${region}`;
-  const short = shortOf(row, filters, gpuCount);
+  const short = shortOf(row, filters, gpuCount) ?? unreliable(row, filters);
   if (short !== undefined) return short;
   return most !== '' && row.price_per_hour > Number(most) ? `above $${most} per GPU` : undefined;
 }
 
-/** What the instance would have too little of, in words. The API takes no host for it that has not reported what is asked for. */
+/** What the instance would have too little of, in words. The API leaves out hosts that have not reported what is asked for. */
 function shortOf(row: PricingRow, { cpuCores, ramGb, cuda }: Filters, gpuCount: number): string | undefined {
   const share = shareOf(row, gpuCount);
   const { cuda_version: has } = row;
@@ -84,10 +95,22 @@ function shortOf(row: PricingRow, { cpuCores, ramGb, cuda }: Filters, gpuCount: 
   return cuda !== '' && has !== undefined && inOrder(has, cuda) < 0 ? `with CUDA before ${cuda}` : undefined;
 }
 
+/** Why the uptime of the host is too short, in words. */
+function unreliable({ uptime: has }: PricingRow, { uptime }: Filters): string | undefined {
+  if (uptime === '') return undefined;
+  if (has === undefined) return 'with unknown uptime';
+  return has < Number(uptime) ? `under ${percent(Number(uptime))} uptime` : undefined;
+}
+
+/** An uptime like `99.8 %`. The API has it in tenths of a percent, rounded down, so none of its digits is lost. */
+export function percent(uptime: number): string {
+  return `${Number((100 * uptime).toFixed(1))} %`;
+}
+
 /** What the launch requires of its host: the filters, without those of the type and the price. Undefined: nothing, as for a reserved launch. */
 export function requirementsOf({
   tier,
-  filters: { region, vramGb, cpuCores, ramGb, cuda },
+  filters: { region, vramGb, cpuCores, ramGb, cuda, uptime },
 }: {
   tier: 'on_demand' | 'reserved';
   filters: Filters;
@@ -98,6 +121,7 @@ export function requirementsOf({
     ...(cpuCores === '' ? {} : { min_cpu_cores: Number(cpuCores) }),
     ...(ramGb === '' ? {} : { min_ram_gb: Number(ramGb) }),
     ...(cuda === '' ? {} : { min_cuda_version: cuda }),
+    ...(uptime === '' ? {} : { min_uptime: Number(uptime) }),
   };
   return tier === 'reserved' || Object.keys(required).length === 0 ? undefined : required;
 }
@@ -111,6 +135,7 @@ export function requirementOptions(requirements: Requirements | undefined): [str
     ['--min-cpus', minimums.min_cpu_cores],
     ['--min-ram', minimums.min_ram_gb],
     ['--min-cuda', minimums.min_cuda_version],
+    ['--min-uptime', minimums.min_uptime],
   ];
   return options.flatMap(([option, value]) => (value === undefined ? [] : [[option, value]]));
 }

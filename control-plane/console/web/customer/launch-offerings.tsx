@@ -9,7 +9,7 @@ import { useAllPages } from '../core/pages.ts';
 import { type Action, Field, Select } from '../parts/forms.tsx';
 import { Card, Empty, Problem, Tag } from '../parts/layout.tsx';
 import { type Column, LongTable, RowsTable } from '../parts/table.tsx';
-import { choicesOf, type Filters, hiddenBy, NO_FILTERS, shareOf } from './launch-filters.ts';
+import { choicesOf, type Filters, hiddenBy, NO_FILTERS, percent, shareOf } from './launch-filters.ts';
 import type { LaunchDraft } from './launch-form.ts';
 
 const REREAD_MS = 5_000;
@@ -17,6 +17,7 @@ const COUNTS = [1, 2, 4, 8] as const;
 const VRAM_GB = [24, 48, 80, 141] as const;
 const CPU_CORES = [4, 8, 16, 32, 64, 128] as const;
 const RAM_GB = [16, 32, 64, 128, 256, 512, 1_024] as const;
+const UPTIMES = [0.95, 0.99, 0.995, 0.999] as const;
 const FEW_LEFT = 4;
 
 interface OfferingsProps {
@@ -123,7 +124,9 @@ function Wishes({ rows, draft, change, action }: WishesProps) {
           onValue={(most) => set({ most })}
         />
       </div>
-      <p class="small quiet">The filters, except the price, also bind the launch if its first host fails.</p>
+      <p class="small quiet">
+        If the first host fails, the next one must meet these filters too, except that of the price.
+      </p>
     </div>
   );
 }
@@ -158,6 +161,13 @@ function Minimums({ rows, filters, set, action }: MinimumsProps) {
         options={among(rows, 'cuda_version', filters.cuda, ['Any', (version) => `${version} or newer`])}
         onValue={(cuda) => set({ cuda })}
         rule={action.ruleOf('requirements.min_cuda_version')}
+      />
+      <Select
+        label="Uptime"
+        value={filters.uptime}
+        options={[['', 'Any'], ...UPTIMES.map((each): Option => [String(each), `${percent(each)} or more`])]}
+        onValue={(uptime) => set({ uptime })}
+        rule={action.ruleOf('requirements.min_uptime')}
       />
     </>
   );
@@ -245,6 +255,11 @@ function Choice({ rows, draft, change }: OfferingsProps & { rows: readonly Prici
         { title: 'Region', class: 'w', cell: ({ region }) => region },
         { title: 'CPUs · RAM', class: 'num w', cell: (row) => <Gets row={row} gpuCount={gpuCount} /> },
         { title: 'CUDA', class: 'num w', cell: ({ cuda_version: version }) => version ?? <Unknown /> },
+        {
+          title: 'Uptime',
+          class: 'num w',
+          cell: ({ uptime }) => (uptime === undefined ? <Unknown /> : percent(uptime)),
+        },
         { title: 'Disk up to', class: 'w x', cell: (row) => <span class="dim">{diskOf(row)}</span> },
         { title: 'Free', class: 'num', cell: (row) => <Free row={row} gpuCount={gpuCount} /> },
         ...(gpuCount === 1 ? [] : [perGpu]),
