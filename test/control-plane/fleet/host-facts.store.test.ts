@@ -1,5 +1,7 @@
 // The figures of a host that customers compare and require, as its inventories change.
+import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { raw, sql } from '../../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/catalog.ts';
 import { candidates, type CapacityRequest, cheapestType } from '../../../control-plane/fleet/supply/offerings.ts';
 import type { Requirements } from '../../../shared/api/requirements.ts';
@@ -125,4 +127,33 @@ test('among several types that are busy, one that could ever take the launch is 
   expect(await cheapest({ requirements })).toBe('A40');
   expect(await cheapest({ requirements: { ...requirements, min_cpu_cores: 32 } })).toBe('L40S');
   expect(await cheapest({ requirements, diskGb: 200 })).toBe('L40S');
+});
+
+test('after the upgrade, a host that links with the inventory of before fills the new figures', async () => {
+  const { machineId, inventory } = await world.machine({ gpus: 3 });
+  const other = await world.machine({ gpus: 2 });
+  await world.db.tx('before', (tx) => tx.run(sql`update offerings set host_gpu_count = 0, cuda_version = 0`));
+  const file = new URL('../../../control-plane/fleet/supply/migrations/0019-host-facts.sql', import.meta.url);
+  const updates = readFileSync(file, 'utf8')
+    .split(/;\n/)
+    .filter((statement) => /^update /m.test(statement));
+  expect(updates).toHaveLength(2);
+  for (const statement of updates) await world.db.tx('migrate', (tx) => tx.run(sql`${raw(statement)}`));
+  const shown = async () => (await listed()).map((row) => [row.host_gpu_count, row.cuda_version]).toSorted();
+  expect(await shown()).toEqual([
+    [2, 0],
+    [3, 0],
+  ]);
+  await world.db.tx('link', async (tx) => {
+    await tx.lock('machine', machineId);
+    const facts = await world.rooms.supply.factsOf(tx, machineId);
+    if (facts === undefined) throw new Error('no facts');
+    await world.rooms.supply.arrive(tx, facts, inventory);
+  });
+  expect(await shown()).toEqual([
+    [2, 0],
+    [3, 12_040],
+  ]);
+  const { machine } = (await world.rooms.supply.factsOf(world.db.read, other.machineId)) ?? {};
+  expect(machine?.inventory?.agent_version).toBe(`before the upgrade: ${inventory.agent_version}`);
 });
