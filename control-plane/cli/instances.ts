@@ -124,7 +124,7 @@ function withHostOptions(command: Command): Command {
     .option('--count <gpus>', 'how many GPUs', number, 1)
     .option('--region <region>', 'preferred region; without capacity there, it runs elsewhere')
     .option('--offering <id>', 'run on this offering of svc price list or not at all')
-    .option('--only-region <region>', 'run nowhere else; may be repeated', repeated);
+    .option('--only-region <region>', 'run nowhere else; may be several, separated by commas', listed);
   for (const { flags, help, as } of MINIMUMS)
     command.option(flags, help, (text: string) => (as === 'number' ? number(text) : text));
   return command;

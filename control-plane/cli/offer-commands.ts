@@ -59,9 +59,10 @@ export const OFFER_COMMANDS: readonly PlainCommand[] = [
     options: [
       {
         flags: '--gpu-type <type>',
-        help: 'only this type of svc gpu list, or several in one list, separated by commas',
+        help: 'only this type of svc gpu list, or several, separated by commas',
         in: 'query',
         to: 'gpu_type',
+        as: 'repeated',
       },
       { flags: '--region <region>', help: 'only this region', in: 'query', to: 'region' },
       {

@@ -26,9 +26,9 @@ export interface PlainOption {
   to: string;
   /**
    * How the text becomes a value; `text` if left out. `file` reads the file of this name, and `machine` finds the id of a machine. `nullable` is a
-   * text that is null if it is empty.
+   * text that is null if it is empty. The texts of a `repeated` option become one, separated by commas.
    */
-  as?: 'text' | 'nullable' | 'number' | 'list' | 'flag' | 'file' | 'machine';
+  as?: 'text' | 'repeated' | 'nullable' | 'number' | 'list' | 'flag' | 'file' | 'machine';
   required?: boolean;
   /** The value that is sent for an option without a text (`as: 'flag'`). */
   value?: string;
@@ -86,8 +86,9 @@ export function addPlainCommands(
     const line = [verb, ...names.map((name) => `<${name}>`)].join(' ');
     // `show` is the default verb of a noun: `svc balance` means `svc balance show`.
     const command = withCommon(nounOf(noun).command(line, { isDefault: verb === 'show' })).description(plain.help);
-    for (const { flags, help, required } of optionsOf(plain)) {
+    for (const { flags, help, required, as } of optionsOf(plain)) {
       if (required === true) command.requiredOption(flags, help);
+      else if (as === 'repeated') command.option(flags, help, joined);
       else command.option(flags, help);
     }
     command.action(async (...given: unknown[]) => {
@@ -106,6 +107,10 @@ export function place(body: Record<string, unknown>, [name = '', ...rest]: reado
   const inner = isRecord(body[name]) ? body[name] : {};
   body[name] = inner;
   place(inner, rest, value);
+}
+
+function joined(text: string, before?: string): string {
+  return before === undefined ? text : `${before},${text}`;
 }
 
 /** The names of the arguments in a path, in order. */
@@ -189,6 +194,7 @@ async function valueOf({ flags, as = 'text' }: PlainOption, text: string, client
     case 'nullable':
       return text === '' ? null : text;
     case 'text':
+    case 'repeated':
     case 'flag':
       return text;
   }

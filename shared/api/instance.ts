@@ -71,7 +71,7 @@ export const CreateInstance = z
       .max(64)
       .optional()
       .describe(
-        'Canonical GPU type from GET /v1/gpu-types. It may be left out if the launch names a `template_id` or `requirements.gpu_types`. The launch then takes the cheapest free GPU type that is large enough for the template. With tier reserved, it takes the smallest such type of the contract',
+        'Canonical GPU type from GET /v1/gpu-types. It may be left out if the launch names an `offering_id`, which has a type, a `template_id` or `requirements.gpu_types`. With the latter two, the launch then takes the cheapest free GPU type that is large enough for the template. With tier reserved, it takes the smallest such type of the contract',
       ),
     gpu_count: z.int().min(1).max(GPU_COUNT_MAX).describe('Number of GPUs. All of them are on one machine'),
     tier: z

@@ -73,8 +73,9 @@ export function refusePlacement(request: PlacementWish, context: z.RefinementCtx
   const refuse = (path: string[], message: string): void => context.addIssue({ code: 'custom', path, message });
   const { gpu_type: gpuType, region, requirements } = request;
   const { gpu_types: gpuTypes, regions } = requirements ?? {};
-  if (gpuType === undefined && request.template_id === undefined && gpuTypes === undefined)
-    refuse(['gpu_type'], 'is required without template_id or requirements.gpu_types');
+  const others = [request.template_id, request.offering_id, gpuTypes];
+  if (gpuType === undefined && others.every((other) => other === undefined))
+    refuse(['gpu_type'], 'is required without template_id, offering_id and requirements.gpu_types');
   if (requirements === undefined || Object.keys(requirements).length === 0) return;
   if (gpuType !== undefined && gpuTypes !== undefined)
     refuse(['requirements', 'gpu_types'], 'cannot be combined with gpu_type');

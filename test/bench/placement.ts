@@ -11,6 +11,7 @@ import { SCHEMA } from '../../control-plane/foundation.ts';
 import { systemClock } from '../../shared/clock.ts';
 import { seededRng } from '../../shared/rng.ts';
 import { median, report, timeMs } from './measure.ts';
+import { ANYWHERE } from '../kit/machines.ts';
 
 const SMALL = 10_000;
 const LARGE = 100_000;
@@ -71,14 +72,7 @@ async function openFleet(machines: number): Promise<Fleet> {
     const request = {
       gpuType,
       gpuCount,
-      offeringId: null,
-      region: null,
-      maxPriceUcentsPerHour: null,
-      diskGb: null,
-      minVramGb: 0,
-      endsMs: null,
-      exceptMachineIds: [],
-      trustedOnly: false,
+      ...ANYWHERE,
     };
     const chosen = rank(request, await db.tx('choose', (tx) => candidates(tx, request)))[0];
     if (chosen === undefined) throw new Error(`nothing fits ${gpuCount} x ${gpuType}`);

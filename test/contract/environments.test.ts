@@ -144,7 +144,7 @@ describe('a launch', () => {
 test('a launch without a GPU and a template is refused with the fields that it needs', async () => {
   const answer = await launch({ gpu_type: undefined });
   expect(answer.json.errors).toEqual([
-    { field: 'gpu_type', rule: 'is required without template_id or requirements.gpu_types' },
+    { field: 'gpu_type', rule: 'is required without template_id, offering_id and requirements.gpu_types' },
   ]);
 });
 

@@ -23,7 +23,12 @@ describe('a refused body', () => {
   // Specification 7.2: validation_failed: spot with image.
   // Specification 7.2: 422: reserved env namespace, invalid env keys, empty strings in cmd or entrypoint.
   test.each<[string, object, string, string]>([
-    ['no gpu_type', { gpu_type: undefined }, 'gpu_type', 'is required without template_id or requirements.gpu_types'],
+    [
+      'no gpu_type',
+      { gpu_type: undefined },
+      'gpu_type',
+      'is required without template_id, offering_id and requirements.gpu_types',
+    ],
     ['no gpu_count', { gpu_count: undefined }, 'gpu_count', 'is required'],
     ['no tier', { tier: undefined }, 'tier', 'is required'],
     ['an unknown tier', { tier: 'cheap' }, 'tier', 'must be one of on_demand, spot, reserved'],

@@ -1,6 +1,7 @@
 // POST /v1/instances with `requirements`, and the filters of GET /v1/pricing (extensions of specification 4.1 and 4.3).
 import { describe, expect, test } from 'vitest';
 import { sql } from '../../control-plane/base/db/db.ts';
+import { linkHost, loseHost } from '../kit/machines.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { type Answer, newestInstance, postLaunch } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
@@ -77,6 +78,24 @@ describe('a launch', () => {
     expect(JSON.stringify(operation.json['error'])).toContain(
       '0 with an uptime of at least 99.6 % in the last 30 days.',
     );
+  });
+
+  test('that is pinned to an offering needs no GPU type, and says why it cannot run there', async () => {
+    const { machineId } = await api.world.machine({ dollars: 36 });
+    const [row] = await rows('');
+    const pin = { gpu_type: undefined, offering_id: row?.['offering_id'] };
+    expect((await launch(pin)).status).toBe(202);
+    expect(await newest()).toMatchObject({ gpu_type: 'H100_SXM', price_per_hour: 36 });
+    expect((await launch({ ...pin, offering_id: 'off_none' })).json).toMatchObject({ code: 'offering_unavailable' });
+    const id = String((await newest())['id']);
+    await api.world.observe(id, { phase: 'failed', failure_code: 'engine_unavailable', detail: 'the disk broke' });
+    await api.world.drive();
+    expect((await newest())['status_reason']).toContain('could not start it. The launch was pinned to it');
+    await loseHost(api.world, machineId);
+    await linkHost(api.world, machineId);
+    await launch({ ...pin, max_price_per_hour: 35.99 });
+    await api.world.drive();
+    expect((await newest())['status_reason']).toContain('costs $36.00 an hour, above the price cap of $35.99.');
   });
 
   test('cannot be pinned to an offering too', async () => {

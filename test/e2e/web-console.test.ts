@@ -222,13 +222,18 @@ test('a launch requires what the person filters for, names its ports and its arg
   await page.getByText('The filters hide the chosen offering: under 128 CPUs.').waitFor();
   expect(await page.getByRole('button', { name: /^Launch at/ }).isDisabled()).toBe(true);
   await choice(/^CPUs/).selectOption('64');
-  await choice(/^RAM/).selectOption('256');
+  await choice(/^RAM/).selectOption('192');
   await choice(/^CUDA/).selectOption('12.4 or newer');
   await choice(/^Region/).selectOption('eu-west');
+  const lines = page.getByRole('complementary').locator('.cmd code');
+  const pin = page.getByRole('checkbox', { name: /^Only on this host/ });
+  await pin.check();
+  await expect.poll(() => lines.first().textContent()).toMatch(/--count 1 --offering off_\w+ --image IMAGE$/);
+  expect(await lines.last().textContent()).toMatch(/"offering_id":"off_\w+"/);
+  await pin.uncheck();
   await box(/^Image/).fill('busybox');
   await box(/^Ports/).fill('8080 5432/tcp 9090/http');
   await choice(/^Primary port/).selectOption('9090');
-  const lines = page.getByRole('complementary').locator('.cmd code');
   await expect.poll(() => lines.first().textContent()).toContain('9090/http/primary');
   // A port that is not listed any more is not the primary one.
   await box(/^Ports/).fill('8080');
@@ -247,7 +252,7 @@ test('a launch requires what the person filters for, names its ports and its arg
   expect(await lines.count()).toBe(2);
   for (const line of await lines.allTextContents()) await pages.judge(line);
   const asked = {
-    requirements: { regions: ['eu-west'], min_cpu_cores: 64, min_ram_gb: 256, min_cuda_version: '12.4' },
+    requirements: { regions: ['eu-west'], min_cpu_cores: 64, min_ram_gb: 192, min_cuda_version: '12.4' },
     image: 'busybox',
     ports: [
       { port: 8080, protocol: 'http' },

@@ -1,6 +1,7 @@
 // Machines of suppliers for a world: registered, enrolled, approved and online, with GPUs that no test needs to have. Also the check that the
 // wire allows what their hosts are sent.
 import type { Db } from '../../control-plane/base/db/db.ts';
+import type { CapacityRequest } from '../../control-plane/fleet/supply/offerings.ts';
 import type { MachineFacts } from '../../control-plane/fleet/supply/machine-view.ts';
 import type { Rooms } from '../../control-plane/rooms.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
@@ -21,6 +22,18 @@ export interface MachineOptions {
   /** The key of the host, base64url. By default nobody has its private half. */
   publicKey?: string;
 }
+
+/** A launch that takes any host with enough free GPUs of its type. */
+export const ANYWHERE: Omit<CapacityRequest, 'gpuType' | 'gpuCount'> = {
+  offeringId: null,
+  region: null,
+  maxPriceUcentsPerHour: null,
+  diskGb: null,
+  minVramGb: 0,
+  endsMs: null,
+  exceptMachineIds: [],
+  trustedOnly: false,
+};
 
 /** The rooms of a process, and the database on which they stand. */
 interface Fleet {

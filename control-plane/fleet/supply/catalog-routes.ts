@@ -51,7 +51,7 @@ export function catalogRoutes(deps: { db: Db; cursors: Cursors }): Route[] {
       tag: 'Catalog',
       summary: 'List offerings with live prices and free GPUs, newest or cheapest first',
       description:
-        'With filters, only offerings that meet all of them are listed. Their names and meanings are those of `requirements` in POST /v1/instances.',
+        'With filters, only offerings that meet all of them are listed. They mean the same as in `requirements` of POST /v1/instances, but here `gpu_type` may be several types, and `region` is a condition.',
       scope: 'none',
       idempotency: 'none',
       query: PricingQuery,

@@ -17,6 +17,7 @@ import {
   occupy,
   type Place,
   type PlaceDeps,
+  TakenMeanwhile,
   takePlace,
   takePorts,
   wantedCapacity,
@@ -114,6 +115,8 @@ export async function create(
   const { request, runnable } = wish;
   const nowMs = deps.clock.now();
   const { fitting, contract, ...gpu } = await prospect(tx, caller, { ...wish, nowMs }, deps);
+  // Another launch may have taken the last GPUs of the type after it was chosen. Another type may still have some.
+  if (fitting.length === 0 && wish.mayStartOver && leavesType(request)) throw new TakenMeanwhile();
   const id = deps.ids.instance();
   const launch = launchOf(runnable, {
     ...(wish.whereabouts ?? ANYWHERE),
@@ -157,6 +160,11 @@ export async function create(
     ]),
   );
   return { operation, instanceId: id, machineId: place?.machineId };
+}
+
+/** Whether the launch takes the cheapest of several GPU types. */
+function leavesType({ gpu_type: gpuType, offering_id: offeringId, tier }: CreateInstance): boolean {
+  return gpuType === undefined && offeringId === undefined && tier === 'on_demand';
 }
 
 interface Prospect extends GpuChoice {

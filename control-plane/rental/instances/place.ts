@@ -183,7 +183,8 @@ export async function explainNoPlace(
     };
   }
   const request = capacityRequest(instance, nowMs);
-  if (request.offeringId !== null) return explainPin(request.offeringId, await findListed(query, request.offeringId));
+  if (request.offeringId !== null)
+    return explainPin(request.offeringId, request, await findListed(query, request.offeringId));
   const left = await narrowing(query, request);
   const isTooDear = left.affordable === 0 && left.priced < left.trusted;
   const cap = isTooDear ? wordsOfFirstPrice(instance, request) : '';
@@ -198,12 +199,21 @@ function wordsOfFirstPrice(instance: store.InstanceRow, { maxPriceUcentsPerHour:
 
 function explainPin(
   offeringId: string,
+  { maxPriceUcentsPerHour: cap, exceptMachineIds, gpuCount, diskGb }: CapacityRequest,
   offering: Offering | undefined,
 ): { code: 'no_capacity' | 'offering_unavailable'; detail: string } {
   const only =
     'The launch was pinned to it, so it was tried nowhere else. Leave offering_id out to be placed anywhere.';
   if (offering === undefined) {
     return { code: 'offering_unavailable', detail: `The offering ${offeringId} is not listed any more. ${only}` };
+  }
+  if (exceptMachineIds.includes(offering.machine_id)) {
+    return { code: 'no_capacity', detail: `The host of the offering ${offeringId} could not start it. ${only}` };
+  }
+  const costs = offering.price_ucents_per_hour * BigInt(gpuCount) + extraDiskUcentsPerHour(offering, diskGb);
+  if (cap !== null && costs > cap) {
+    const above = `costs $${dollarText(costs)} an hour, above the price cap of $${dollarText(cap)}`;
+    return { code: 'no_capacity', detail: `The offering ${offeringId} ${above}. ${only}` };
   }
   const price = `$${dollarText(offering.price_ucents_per_hour)} an hour each`;
   const disk = offering.disk_configurable ? `, and ${offering.disk_free_gb} GB of disk left` : '';

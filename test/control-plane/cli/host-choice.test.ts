@@ -34,6 +34,7 @@ describe.each([
       ['--region', 'eu-west', '--only-region', 'eu-west', '--only-region', 'eu-north'],
       { region: 'eu-west', requirements: { regions: ['eu-west', 'eu-north'] } },
     ],
+    [['--only-region', 'eu-west, eu-north'], { requirements: { regions: ['eu-west', 'eu-north'] } }],
     [['--min-vram', '80'], { requirements: { min_vram_gb: 80 } }],
     [['--min-cpus', '16'], { requirements: { min_cpu_cores: 16 } }],
     [['--min-ram', '64'], { requirements: { min_ram_gb: 64 } }],
@@ -108,6 +109,10 @@ describe('against the API,', () => {
     [['--gpu-type', 'L40S'], ['us-east']],
     [
       ['--gpu-type', 'L40S,H100_SXM'],
+      ['eu-north', 'us-east'],
+    ],
+    [
+      ['--gpu-type', 'L40S', '--gpu-type', 'H100_SXM'],
       ['eu-north', 'us-east'],
     ],
     [['--region', 'eu-north'], ['eu-north']],

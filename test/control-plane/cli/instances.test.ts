@@ -130,7 +130,7 @@ test('a refusal in the words of the API names the options that stand for them', 
   expect(code).toBe(1);
   expect(stderr).toContain('gpu_type is required without template_id');
   expect(stderr).toMatch(
-    /\ngpu_type is --gpu-type \(svc gpu list\), template_id is --template, requirements.gpu_types is --gpu-type with several types\.\n$/,
+    /\ngpu_type is --gpu-type \(svc gpu list\), template_id is --template, offering_id is --offering \(svc price list\), requirements.gpu_types is --gpu-type with several types\.\n$/,
   );
   const enroll = await svcOf().run('machine', 'enroll', '--region', 'eu', '--price', '-1');
   expect(enroll.stderr).toMatch(/price_per_hour.*\nprice_per_hour is --price\.\n$/);

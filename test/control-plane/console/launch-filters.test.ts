@@ -33,8 +33,12 @@ const ROW: PricingRow = {
   uptime: 0.995,
 };
 
-const draft = (filters: Partial<Filters>, rest: { gpuCount?: number; disk?: string; tier?: 'reserved' } = {}) => ({
+const draft = (
+  filters: Partial<Filters>,
+  rest: { gpuCount?: number; disk?: string; tier?: 'reserved'; isPinned?: true } = {},
+) => ({
   tier: 'on_demand' as const,
+  isPinned: false,
   gpuCount: 1,
   disk: '',
   ...rest,
@@ -87,6 +91,13 @@ describe('an offering', () => {
     expect(hiddenBy(row, draft(filters))).toBe(reason);
   });
 
+  test('is hidden if its host has too few GPUs for the launch', () => {
+    const few = { ...ROW, host_gpu_count: 2 };
+    expect(hiddenBy(few, draft({}, { gpuCount: 2 }))).toBe(undefined);
+    expect(hiddenBy(few, draft({}, { gpuCount: 4 }))).toBe('with fewer than 4 GPUs');
+    expect(hiddenBy({ ...ROW, host_gpu_count: 0 }, draft({}, { gpuCount: 4 }))).toBe(undefined);
+  });
+
   test('is compared by what so many GPUs would get', () => {
     const filters = { cpuCores: '25', ramGb: '128' };
     expect(hiddenBy(ROW, draft(filters))).toBe('under 25 CPUs');
@@ -115,8 +126,8 @@ describe('an offering', () => {
         const row = { ...ROW, cpu_cores: cpu, ram_gb: ram, host_gpu_count: host };
         const isListed = (filters: Partial<Filters>): boolean =>
           hiddenBy(row, draft(filters, { gpuCount })) === undefined;
-        expect(isListed({ cpuCores: String(cores) })).toBe(host > 0 && cpu * gpuCount >= cores * host);
-        expect(isListed({ ramGb: String(gb) })).toBe(host > 0 && (ram - 1) * gpuCount >= gb * host);
+        expect(isListed({ cpuCores: String(cores) })).toBe(host >= gpuCount && cpu * gpuCount >= cores * host);
+        expect(isListed({ ramGb: String(gb) })).toBe(host >= gpuCount && (ram - 1) * gpuCount >= gb * host);
       }),
     );
   });
@@ -143,8 +154,9 @@ describe('a launch', () => {
     expect(requirementsOf(draft({ type: 'H100_SXM', most: '3' }))).toBe(undefined);
   });
 
-  test('requires nothing if a contract pays for it', () => {
+  test('requires nothing if a contract pays for it, or if it is pinned to a host', () => {
     expect(requirementsOf(draft(ALL, { tier: 'reserved' }))).toBe(undefined);
+    expect(requirementsOf(draft(ALL, { isPinned: true }))).toBe(undefined);
   });
 
   test('has the same requirements in its command line', () => {

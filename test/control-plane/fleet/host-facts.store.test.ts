@@ -8,6 +8,7 @@ import type { Requirements } from '../../../shared/api/requirements.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import { shapeOf } from '../../../agent/runtime/shape.ts';
 import { countCards } from '../../../shared/protocol/inventory.ts';
+import { ANYWHERE } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const GIB = 1024 ** 3;
@@ -28,14 +29,7 @@ const listed = (filters = {}) => listedOfferings(world.db.read, { count: 10 }, f
 const request: CapacityRequest = {
   gpuType: 'H100_SXM',
   gpuCount: 1,
-  offeringId: null,
-  region: null,
-  maxPriceUcentsPerHour: null,
-  diskGb: null,
-  minVramGb: 0,
-  endsMs: null,
-  exceptMachineIds: [],
-  trustedOnly: false,
+  ...ANYWHERE,
 };
 const fits = async (patch: Partial<CapacityRequest>): Promise<number> =>
   (await candidates(world.db.read, { ...request, ...patch })).length;
@@ -139,21 +133,15 @@ test('after the upgrade, a host that links with the inventory of before fills th
     .filter((statement) => /^update /m.test(statement));
   expect(updates).toHaveLength(2);
   for (const statement of updates) await world.db.tx('migrate', (tx) => tx.run(sql`${raw(statement)}`));
-  const shown = async () => (await listed()).map((row) => [row.host_gpu_count, row.cuda_version]).toSorted();
-  expect(await shown()).toEqual([
-    [2, 0],
-    [3, 0],
-  ]);
+  const shown = async () => (await listed()).map((row) => `${row.host_gpu_count} ${row.cuda_version}`).toSorted();
+  expect(await shown()).toEqual(['2 0', '3 0']);
   await world.db.tx('link', async (tx) => {
     await tx.lock('machine', machineId);
     const facts = await world.rooms.supply.factsOf(tx, machineId);
     if (facts === undefined) throw new Error('no facts');
     await world.rooms.supply.arrive(tx, facts, inventory);
   });
-  expect(await shown()).toEqual([
-    [2, 0],
-    [3, 12_040],
-  ]);
+  expect(await shown()).toEqual(['2 0', '3 12040']);
   const { machine } = (await world.rooms.supply.factsOf(world.db.read, other.machineId)) ?? {};
   expect(machine?.inventory?.agent_version).toBe(`before the upgrade: ${inventory.agent_version}`);
 });

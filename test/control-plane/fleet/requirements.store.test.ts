@@ -6,7 +6,7 @@ import { narrowing } from '../../../control-plane/fleet/supply/narrowing.ts';
 import { candidates, type CapacityRequest, cheapestType } from '../../../control-plane/fleet/supply/offerings.ts';
 import { explain } from '../../../control-plane/fleet/placement/placement.ts';
 import type { Requirements } from '../../../shared/api/requirements.ts';
-import type { MachineOptions } from '../../kit/machines.ts';
+import { ANYWHERE, type MachineOptions } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const GIB = 1024 ** 3;
@@ -25,14 +25,7 @@ const REQUIRED: Requirements = {
 const REQUEST: CapacityRequest = {
   gpuType: 'L40S',
   gpuCount: 2,
-  offeringId: null,
-  region: null,
-  maxPriceUcentsPerHour: null,
-  diskGb: null,
-  minVramGb: 0,
-  endsMs: null,
-  exceptMachineIds: [],
-  trustedOnly: false,
+  ...ANYWHERE,
   requirements: REQUIRED,
 };
 

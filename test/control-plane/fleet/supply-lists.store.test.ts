@@ -6,7 +6,7 @@ import type { CapacityRequest } from '../../../control-plane/fleet/supply/offeri
 import { gpusOffered, linkedMachines, waitingMachines } from '../../../control-plane/fleet/supply/overview.ts';
 import { slotsOf, wantsFor, wantsOf } from '../../../control-plane/fleet/supply/slots.ts';
 import { findMachine, gpuUseOf, onlineMachineIds } from '../../../control-plane/fleet/supply/store.ts';
-import { inventoryOf, linkHost, loseHost } from '../../kit/machines.ts';
+import { ANYWHERE, inventoryOf, linkHost, loseHost } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const GIB = 1024 ** 3;
@@ -163,14 +163,7 @@ describe('contracts that wait for GPUs', () => {
 describe('the offerings by type that a launch could take', () => {
   const REQUEST: Omit<CapacityRequest, 'gpuType'> = {
     gpuCount: 1,
-    offeringId: null,
-    region: null,
-    maxPriceUcentsPerHour: null,
-    diskGb: null,
-    minVramGb: 0,
-    endsMs: null,
-    exceptMachineIds: [],
-    trustedOnly: false,
+    ...ANYWHERE,
   };
   const fitting = async (patch: Partial<typeof REQUEST> = {}): Promise<string[]> =>
     (await fittingByType(world.db.read, { ...REQUEST, ...patch })).map(

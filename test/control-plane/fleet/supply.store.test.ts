@@ -8,7 +8,7 @@ import { candidates, findListed } from '../../../control-plane/fleet/supply/offe
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { ENROLLMENT_TOKEN_MS, MACHINES_AWAITED_MAX, MACHINES_PER_SUPPLIER_MAX } from '../../../shared/limits.ts';
 import type { EnrollRequest } from '../../../shared/protocol/inventory.ts';
-import { inventoryOf, linkHost, loseHost } from '../../kit/machines.ts';
+import { ANYWHERE, inventoryOf, linkHost, loseHost } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
@@ -281,14 +281,7 @@ describe('an offering', () => {
     await world.machine({ gpus: 1, dollars: 1 });
     const request = {
       gpuType: 'H100_SXM',
-      offeringId: null,
-      region: null,
-      maxPriceUcentsPerHour: null,
-      diskGb: null,
-      minVramGb: 0,
-      endsMs: null,
-      exceptMachineIds: [],
-      trustedOnly: false,
+      ...ANYWHERE,
     };
     const found = async (gpuCount: number): Promise<number[]> =>
       (await candidates(world.db.read, { ...request, gpuCount })).map((offering) => offering.gpu_free);

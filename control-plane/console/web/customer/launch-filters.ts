@@ -75,6 +75,7 @@ export function filteredBy(
   { filters, gpuCount }: Pick<Wish, 'filters' | 'gpuCount'>,
 ): string | undefined {
   const { type, region, vramGb, most } = filters;
+  if (row.host_gpu_count > 0 && row.host_gpu_count < gpuCount) return `with fewer than ${gpuCount} GPUs`;
   if (type !== '' && row.gpu_type !== type) return 'of another type';
   if (row.vram_gb < Number(vramGb)) return `under ${vramGb} GB of VRAM`;
   if (region !== '' && row.region !== region) return `not in ${region}`;
@@ -107,12 +108,17 @@ export function percent(uptime: number): string {
   return `${Number((100 * uptime).toFixed(1))} %`;
 }
 
-/** What the launch requires of its host: the filters, without those of the type and the price. Undefined: nothing, as for a reserved launch. */
+/**
+ * What the launch requires of its host: the filters, without those of the type and the price. Undefined: nothing, as for a
+ * reserved launch and for one that is pinned to a host.
+ */
 export function requirementsOf({
   tier,
+  isPinned,
   filters: { region, vramGb, cpuCores, ramGb, cuda, uptime },
 }: {
   tier: 'on_demand' | 'reserved';
+  isPinned: boolean;
   filters: Filters;
 }): Requirements | undefined {
   const required: Requirements = {
@@ -123,7 +129,7 @@ export function requirementsOf({
     ...(cuda === '' ? {} : { min_cuda_version: cuda }),
     ...(uptime === '' ? {} : { min_uptime: Number(uptime) }),
   };
-  return tier === 'reserved' || Object.keys(required).length === 0 ? undefined : required;
+  return tier === 'reserved' || isPinned || Object.keys(required).length === 0 ? undefined : required;
 }
 
 /** The requirements as options of `svc instance create`. */

@@ -21,6 +21,8 @@ export interface LaunchDraft {
   filters: Filters;
   /** The offering that the person has chosen; undefined before. */
   chosen: PricingRow | undefined;
+  /** True if the launch may run on the chosen offering only. */
+  isPinned: boolean;
   /** The contract capacity that the person has chosen. It is used instead of `chosen` if the tier is reserved. */
   reserved: Reserved | undefined;
   source: Source;
@@ -54,6 +56,7 @@ export const EMPTY_DRAFT: LaunchDraft = {
   gpuCount: 1,
   filters: NO_FILTERS,
   chosen: undefined,
+  isPinned: false,
   reserved: undefined,
   source: 'environment',
   environment: '',
@@ -113,12 +116,16 @@ export function requestOf(draft: LaunchDraft): Partial<CreateInstance> {
   const { tier, gpuCount, keys, name, disk, cap, hours, endsOnExit } = draft;
   const place = placeOf(draft);
   const requirements = requirementsOf(draft);
+  const pin = tier === 'on_demand' && draft.isPinned ? draft.chosen?.offering_id : undefined;
   const quote = quoteOf(draft);
   const env = envOf(draft.env);
   return {
     ...(place === undefined ? {} : { gpu_type: place.gpu_type }),
-    // A required region needs no preferred one.
-    ...(place === undefined || requirements?.regions !== undefined ? {} : { region: place.region }),
+    // A required region needs no preferred one, and an offering has one.
+    ...(place === undefined || requirements?.regions !== undefined || pin !== undefined
+      ? {}
+      : { region: place.region }),
+    ...(pin === undefined ? {} : { offering_id: pin }),
     gpu_count: gpuCount,
     tier,
     ...(requirements === undefined ? {} : { requirements }),
@@ -193,6 +200,7 @@ export function launchLine(draft: LaunchDraft): string {
     ['--count', request.gpu_count],
     ['--tier', request.tier === 'on_demand' ? undefined : request.tier],
     ['--region', request.region],
+    ['--offering', request.offering_id],
     ...requirementOptions(request.requirements),
     ['--environment', request.environment],
     ['--template', request.template_id],

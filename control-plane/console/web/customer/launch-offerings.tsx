@@ -16,7 +16,8 @@ const REREAD_MS = 5_000;
 const COUNTS = [1, 2, 4, 8] as const;
 const VRAM_GB = [24, 48, 80, 141] as const;
 const CPU_CORES = [4, 8, 16, 32, 64, 128] as const;
-const RAM_GB = [16, 32, 64, 128, 256, 512, 1_024] as const;
+/** A host keeps some of its memory, so a share is never a power of two. */
+const RAM_GB = [12, 24, 48, 96, 192, 384, 768] as const;
 const UPTIMES = [0.95, 0.99, 0.995, 0.999] as const;
 const FEW_LEFT = 4;
 
@@ -125,7 +126,8 @@ function Wishes({ rows, draft, change, action }: WishesProps) {
         />
       </div>
       <p class="small quiet">
-        If the first host fails, the next one must meet these filters too, except that of the price.
+        The launch takes the cheapest free host of the chosen type that meets these filters, except that of the price,
+        and none other. “Only on this host” in the quote takes exactly the chosen one.
       </p>
     </div>
   );

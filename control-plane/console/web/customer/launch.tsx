@@ -147,6 +147,16 @@ function Limits({ draft, change, action }: QuoteProps) {
   const { disk, hours, endsOnExit, cap, chosen } = draft;
   return (
     <>
+      {draft.tier === 'on_demand' && (
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={draft.isPinned}
+            onChange={(event) => change({ isPinned: event.currentTarget.checked })}
+          />
+          Only on this host: if it fails, the launch fails
+        </label>
+      )}
       <Field
         label="Disk, GB"
         type="number"
