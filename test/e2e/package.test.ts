@@ -156,7 +156,9 @@ test('an upgrade restarts the supervisor only: sessions go on, also when the old
   machine.setActive('svc-agent');
   const upgraded = await install(newer, 'agent');
   expect(upgraded).toMatchObject({ code: 0, stderr: '' });
-  expect(upgraded.stdout.toString()).toMatch(/^agent: 0\.1\.0\nlink: up$[^]*^0\.1\.1-newer runs/m);
+  expect(upgraded.stdout.toString()).toMatch(
+    /^agent: 0\.1\.0\nmachine: \S+ of http\S+\nlink: up$[^]*^0\.1\.1-newer runs/m,
+  );
   expect(machine.recorded()).toContain('systemctl restart svc-agent');
   // The test does what systemd would do.
   await host.daemon.stop();
