@@ -37,8 +37,8 @@ async function serve(order: Order): Promise<Answer> {
   const { rooms } = openBareRooms({ db: openSqlite(file, { clock }), clock }, sshPorts);
   const reader = new Database(file, { readonly: true });
   const offerings = reader.prepare(
-    `select id as offering_id, gpu_type, region, tier, price_ucents_per_hour / 1e8 as price_per_hour, gpu_free as available, vram_gb, storage_gb,
-       disk_configurable, disk_price_ucents_per_gb_hour / 1e8 as disk_price_per_gb_hour
+    `select id as offering_id, gpu_type, region, tier, price_ucents_per_hour / 1e8 as price_per_hour, gpu_free as available, vram_gb, cpu_cores,
+       ram_gb, storage_gb, host_gpu_count, disk_configurable, disk_price_ucents_per_gb_hour / 1e8 as disk_price_per_gb_hour
      from offerings where listed = 1 and tier = 'on_demand' order by created_ms desc, id desc limit ${PAGE_DEFAULT + 1}`,
   );
   const keys = reader.prepare('select * from api_keys where key_hash = ?');
