@@ -127,7 +127,7 @@ function Wishes({ rows, draft, change, action }: WishesProps) {
       </div>
       <p class="small quiet">
         The launch takes the cheapest free host of the chosen type that meets these filters, except that of the price,
-        and none other. “Only on this host” in the quote takes exactly the chosen one.
+        in the chosen region if there is one. “Only on this host” in the quote takes exactly the chosen one.
       </p>
     </div>
   );
