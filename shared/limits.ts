@@ -83,6 +83,8 @@ export const DISK_GB_MIN = 10;
 export const DISK_GB_MAX = 1_000;
 /** Every instance has this disk size without extra charge. */
 export const DISK_GB_INCLUDED = 100;
+/** Memory that a host keeps for itself, its engine, the agent and its holders. Instances share the rest by their GPUs. */
+export const HOST_RAM_GB = 1;
 /**
  * Rows that placement ranks. Transactions run one after another, so the best row is almost always taken. The others are for rare
  * misses, and each one costs time in every launch.

@@ -1,4 +1,5 @@
 // Computes the container of a workload: command, environment, its share of the machine, and its files in /etc.
+import { HOST_RAM_GB } from '../../shared/limits.ts';
 import { commandOf, type DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { ContainerShape, LocalImage, Mount } from './engine.ts';
 import { join } from 'node:path';
@@ -28,8 +29,7 @@ export interface Machine {
   limits: { memlock_bytes: number; nofile: number };
 }
 
-/** Memory reserved for the host itself, the engine, the agent and its holders. */
-const HOST_RAM_BYTES = 1024 ** 3;
+const HOST_RAM_BYTES = HOST_RAM_GB * 1024 ** 3;
 const MEMORY_BYTES_MIN = 512 * 1024 ** 2;
 const PIDS_MAX = 16_384;
 /** Weight of one GPU's share when cores are contended; the engine's default for one container. */

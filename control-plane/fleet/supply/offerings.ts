@@ -1,8 +1,8 @@
 // Offerings: kept up to date with their machine, and filtered for placement.
 import { z } from 'zod';
 import type { Requirements } from '../../../shared/api/requirements.ts';
-import { countCards } from '../../../shared/protocol/inventory.ts';
 import { CANDIDATES_MAX, DISK_GB_INCLUDED, DISK_GB_MIN, GPUS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
+import { countCards } from '../../../shared/protocol/inventory.ts';
 import { flag, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, raw, sql } from '../../base/db/db.ts';
 import { cudaOfDriver } from './cuda.ts';
@@ -156,11 +156,10 @@ export async function isOffered(
   query: Query,
   { gpuType, diskGb, gpuCount = 1, trustedOnly = false }: Offered,
 ): Promise<boolean> {
-  const disk = diskGb === null ? sql`1 = 1` : sql`disk_configurable = 1 and storage_gb >= ${diskGb}`;
   const row = await query.one(
     CountRow,
     sql`select count(*) as n from (
-          select id from offerings where listed = 1 and tier = 'on_demand' and gpu_type = ${gpuType} and gpu_total >= ${gpuCount} and ${disk}
+          select id from offerings where listed = 1 and tier = 'on_demand' and gpu_type = ${gpuType} and gpu_total >= ${gpuCount} and ${couldHold(diskGb)}
             and ${trustCondition({ trustedOnly })} limit 1) as found`,
   );
   return (row?.n ?? 0) > 0;
@@ -227,9 +226,12 @@ export async function cheapestType(
 
 /** Whether an offering could take the launch if nobody else had its GPUs and its disk. */
 function couldTake(request: Pick<CapacityRequest, 'gpuCount' | 'diskGb' | 'requirements'>): Sql {
-  const { diskGb } = request;
-  const disk = diskGb === null ? sql`1 = 1` : sql`disk_configurable = 1 and storage_gb >= ${diskGb}`;
-  return join([disk, ...requirementsOf(request).map(({ condition }) => condition)], ' and ');
+  return join([couldHold(request.diskGb), ...requirementsOf(request).map(({ condition }) => condition)], ' and ');
+}
+
+/** Whether the host could enforce a disk of this size if nobody else had some of its storage. */
+function couldHold(diskGb: number | null): Sql {
+  return diskGb === null ? sql`1 = 1` : sql`disk_configurable = 1 and storage_gb >= ${diskGb}`;
 }
 
 /** The hourly price of the disk space beyond the included one. */

@@ -1,5 +1,6 @@
 // The conditions of a launch on its host, in SQL and in words: one list for placement, for the explanation of a refusal, and for the catalogue.
 import type { Requirements } from '../../../shared/api/requirements.ts';
+import { HOST_RAM_GB } from '../../../shared/limits.ts';
 import { join, type Sql, sql } from '../../base/db/db.ts';
 import { cudaNumber } from './cuda.ts';
 
@@ -46,9 +47,6 @@ export function requirementsOf({
   }
   return found;
 }
-
-/** Memory that a host keeps for itself. */
-const HOST_RAM_GB = 1;
 
 /** The least uptime that meets `share`. It is a multiple of 10, as each stored one: the product with 10,000 would be inexact for 0.07 and others. */
 function leastBps(share: number): number {

@@ -116,7 +116,7 @@ export async function create(
   const nowMs = deps.clock.now();
   const { fitting, contract, ...gpu } = await prospect(tx, caller, { ...wish, nowMs }, deps);
   // Another launch may have taken the last GPUs of the type after it was chosen. Another type may still have some.
-  if (fitting.length === 0 && wish.mayStartOver && leavesType(request)) throw new TakenMeanwhile();
+  if (fitting.length === 0 && wish.mayStartOver && choosesType(request)) throw new TakenMeanwhile();
   const id = deps.ids.instance();
   const launch = launchOf(runnable, {
     ...(wish.whereabouts ?? ANYWHERE),
@@ -163,7 +163,7 @@ export async function create(
 }
 
 /** Whether the launch takes the cheapest of several GPU types. */
-function leavesType({ gpu_type: gpuType, offering_id: offeringId, tier }: CreateInstance): boolean {
+function choosesType({ gpu_type: gpuType, offering_id: offeringId, tier }: CreateInstance): boolean {
   return gpuType === undefined && offeringId === undefined && tier === 'on_demand';
 }
 

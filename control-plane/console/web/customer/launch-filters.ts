@@ -1,6 +1,7 @@
 // The filters of the launch form. They choose the offerings that are listed, and become requirements of the launch.
 import type { PricingRow } from '../../../../shared/api/pricing.ts';
 import type { Requirements } from '../../../../shared/api/requirements.ts';
+import { HOST_RAM_GB } from '../../../../shared/limits.ts';
 
 /** What the person looks for. An empty text is no filter. */
 export interface Filters {
@@ -43,9 +44,6 @@ interface Share {
   cpuCores: number | undefined;
   ramGb: number | undefined;
 }
-
-/** Memory that a host keeps for itself. */
-const HOST_RAM_GB = 1;
 
 /** Compares the numbers in texts as numbers: 12.10 comes after 12.8. */
 const inOrder = new Intl.Collator('en', { numeric: true }).compare;

@@ -1,6 +1,7 @@
 // The content of the launch form, the request and the `svc` line that it becomes, and the price of an hour.
 import type { CreateInstance, Port } from '../../../../shared/api/instance.ts';
 import type { PricingRow } from '../../../../shared/api/pricing.ts';
+import { DISK_GB_INCLUDED } from '../../../../shared/limits.ts';
 import { quoted } from '../parts/command.tsx';
 import { type Filters, NO_FILTERS, requirementOptions, requirementsOf } from './launch-filters.ts';
 
@@ -76,9 +77,6 @@ export const EMPTY_DRAFT: LaunchDraft = {
   endsOnExit: false,
   keys: undefined,
 };
-
-/** Disk that the price of the GPUs includes. */
-const DISK_GB_INCLUDED = 100;
 
 export interface Quote {
   gpus: number;
