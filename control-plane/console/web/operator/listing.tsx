@@ -1,6 +1,6 @@
 // A list of the operator's routes as a screen. Each decision asks for a confirmation first. The API writes it to the audit journal.
 import type { ComponentChildren, ComponentType } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useLayoutEffect, useState } from 'preact/hooks';
 import { useSearchParams } from 'wouter-preact';
 import { useLiveList } from '../core/data.ts';
 import type { LiveList } from '../core/reading.ts';
@@ -94,7 +94,8 @@ interface SearchProps {
 /** Searches when it is sent. When the text is deleted, the whole list is shown again. */
 function Search({ title, searched, wanted, setWanted }: SearchProps) {
   const [text, setText] = useState(wanted);
-  useEffect(() => setText(wanted), [wanted]);
+  // A later effect would delete what was typed since the field appeared.
+  useLayoutEffect(() => setText(wanted), [wanted]);
   const change = (next: string): void => {
     setText(next);
     if (next === '' && wanted !== '') setWanted('');
