@@ -72,6 +72,10 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     columns: [
       ...INSTANCE,
       'status_reason',
+      'offering_id',
+      'cpu_cores',
+      'ram_gb',
+      'disk_gb',
       'ready_at',
       'unreachable_since',
       'connection.ssh_command',

@@ -13,6 +13,7 @@ import {
 import { KEPT_LOG_DAYS, KEPT_LOG_KIB, KEPT_LOGS_PER_ORG_MAX } from './instance-journal.ts';
 import { label } from './label.ts';
 import { type PlacementWish, refusePlacement, Requirements } from './requirements.ts';
+import { instanceShare } from './share.ts';
 
 const ENV_KEY = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const ENTRYPOINT_ARGUMENTS_MAX = 32;
@@ -315,6 +316,7 @@ export const Instance = z
       .describe(
         'The region where the instance was placed last. Before the first placement: the requested region. If none was requested: the region of the contract (tier reserved) or of the cheapest offer',
       ),
+    ...instanceShare,
     tier: z.enum(['on_demand', 'spot', 'reserved']).describe('How it is rented'),
     price_per_hour: z.number().describe('Dollars an hour for the whole instance'),
     created_at: z.iso.datetime().describe('When it was asked for'),

@@ -20,7 +20,7 @@ export function hostMinimums(number: z.ZodNumber | z.ZodCoercedNumber<unknown>) 
       .max(4_096)
       .optional()
       .describe(
-        'Minimum number of processors of the instance. It gets a share of those of its host: `cpu_cores` * `gpu_count` / `host_gpu_count`',
+        'Minimum number of processors of the instance. It gets a share of those of its host, and at least one: `cpu_cores` * `gpu_count` / `host_gpu_count`',
       ),
     min_ram_gb: whole
       .min(1)

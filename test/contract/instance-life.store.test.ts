@@ -77,6 +77,10 @@ test('an instance has exactly the fields of its status, from the request through
   const id = await launch({ gpu_count: 2, name: 'mine' });
   const always = {
     id,
+    offering_id: expect.stringMatching(/^off_/) as string,
+    vram_gb: 80,
+    cpu_cores: 64,
+    ram_gb: 511,
     gpu_type: 'H100_SXM',
     gpu_count: 2,
     region: 'eu-north',

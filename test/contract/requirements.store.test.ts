@@ -6,6 +6,8 @@ import { LAUNCH } from '../kit/world.ts';
 import { type Answer, newestInstance, postLaunch } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
 
+const GIB = 1024 ** 3;
+
 openApiForEachTest();
 
 const launch = (body: object): Promise<Answer> => postLaunch(api, owner, { ...LAUNCH, ...body });
@@ -78,6 +80,27 @@ describe('a launch', () => {
     expect(JSON.stringify(operation.json['error'])).toContain(
       '0 with an uptime of at least 99.6 % in the last 30 days.',
     );
+  });
+
+  test('shows the offering that it got and its share of the host, also after another host has taken its place', async () => {
+    await api.world.machine({ dollars: 1, gpus: 4, cpuCores: 64, ramBytes: 257 * GIB });
+    const [first] = await rows('');
+    await launch({ gpu_count: 2 });
+    const share = { vram_gb: 80, cpu_cores: 32, ram_gb: 128 };
+    expect(await newest()).toMatchObject({ offering_id: first?.['offering_id'], ...share });
+    await api.world.machine({ dollars: 1, gpus: 2, cpuCores: 12, ramBytes: 65 * GIB });
+    const [second] = await rows('');
+    const id = String((await newest())['id']);
+    await api.world.observe(id, { phase: 'failed', failure_code: 'engine_unavailable', detail: 'the disk broke' });
+    await api.world.drive();
+    expect(await newest()).toMatchObject({ offering_id: second?.['offering_id'], cpu_cores: 12, ram_gb: 64 });
+  });
+
+  test('shows no offering and no share before it has a place', async () => {
+    await api.world.machine();
+    await launch({ requirements: { min_ram_gb: 65_536 } });
+    const instance = await newest();
+    for (const field of ['offering_id', 'vram_gb', 'cpu_cores', 'ram_gb']) expect(instance).not.toHaveProperty(field);
   });
 
   test('that is pinned to an offering needs no GPU type, and says why it cannot run there', async () => {

@@ -152,17 +152,15 @@ test('a search stands in the address, so reload and Back keep it, and one withou
 
 test('a search that is typed the moment its field appears is not lost', async () => {
   const quick = await page.context().newPage();
-  await quick.addInitScript(() => {
-    new MutationObserver((_changes, observer) => {
-      const box = document.querySelector<HTMLInputElement>('main input[type=search]');
-      if (box === null) return;
-      observer.disconnect();
-      box.value = "bolt's";
-      box.dispatchEvent(new InputEvent('input', { bubbles: true }));
-      // Two frames and a turn later, each effect of the first drawing has run.
-      requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => box.form?.requestSubmit(), 200)));
-    }).observe(document, { childList: true, subtree: true });
-  });
+  // It is sent when each effect of the first drawing has run.
+  await quick.addInitScript(`new MutationObserver((_changes, observer) => {
+    const box = document.querySelector('main input[type=search]');
+    if (box === null) return;
+    observer.disconnect();
+    box.value = "bolt's";
+    box.dispatchEvent(new InputEvent('input', { bubbles: true }));
+    requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => box.form.requestSubmit(), 200)));
+  }).observe(document, { childList: true, subtree: true });`);
   await quick.goto(`${pages.origin}/console/operate/orgs`);
   await quick.waitForURL(/\?search=bolt/);
   await quick.close();

@@ -56,6 +56,10 @@ const OfferRow = z.object({
   supplier_id: text,
   region: text,
   price_ucents_per_hour: ucents,
+  vram_gb: int,
+  cpu_cores: int,
+  ram_gb: int,
+  host_gpu_count: int,
   disk_configurable: flag,
   disk_free_gb: int,
   disk_price_ucents_per_gb_hour: ucents,
@@ -80,7 +84,8 @@ async function countAndRead(tx: Tx, machineId: Sql, want: Want): Promise<Offer |
     : [counting(machineId), sql`${freeGbFor(want)} as disk_free_gb`];
   const rows = await tx.all(
     CountedRow,
-    sql`${counted} returning id, machine_id, offerings.region, offerings.price_ucents_per_hour, disk_configurable, ${diskFreeGb},
+    sql`${counted} returning id, machine_id, offerings.region, offerings.price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, host_gpu_count,
+          disk_configurable, ${diskFreeGb},
           disk_price_ucents_per_gb_hour, (
             select supplier_id from machines where machines.id = offerings.machine_id and offerings.gpu_type = ${want.gpuType}
               and offerings.listed = 1 and offerings.tier = 'on_demand' and ${want.onlyIf ?? sql`1 = 1`}) as supplier_id`,

@@ -32,7 +32,9 @@ export function requirementsOf({
     require('min_vram_gb', `with at least ${vramGb} GB of VRAM for each GPU`, sql`vram_gb >= ${vramGb}`);
   // An instance gets this share (`shapeOf` of the agent). The comparison multiplies, so that nothing is rounded.
   if (cores !== undefined) {
-    const condition = sql`cpu_cores * ${gpuCount} >= ${cores} * host_gpu_count and host_gpu_count > 0`;
+    // Each instance gets one processor at least.
+    const part = cores === 1 ? sql`cpu_cores > 0` : sql`cpu_cores * ${gpuCount} >= ${cores} * host_gpu_count`;
+    const condition = sql`${part} and host_gpu_count > 0`;
     require('min_cpu_cores', `with at least ${cores} processors for the instance`, condition);
   }
   if (ramGb !== undefined) {

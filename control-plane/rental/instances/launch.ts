@@ -36,6 +36,15 @@ export const Shown = z.strictObject({
 });
 type Shown = z.infer<typeof Shown>;
 
+/** What the instance got of the host where it was placed last. Null: the host has not reported it. */
+export const Placed = z.strictObject({
+  offering_id: z.string(),
+  vram_gb: z.int(),
+  cpu_cores: z.int().nullable(),
+  ram_gb: z.int().nullable(),
+});
+export type Placed = z.infer<typeof Placed>;
+
 /** The machines on which a launch of the platform itself may run. */
 export interface Whereabouts {
   trustedOnly: boolean;

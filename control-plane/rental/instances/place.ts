@@ -1,5 +1,6 @@
 // Places an instance on a host, at creation and again after a host has failed. All in the caller's transaction.
 import type { CreateInstance } from '../../../shared/api/instance.ts';
+import { shareOf } from '../../../shared/api/share.ts';
 import { DISK_GB_INCLUDED, DISK_GB_MIN } from '../../../shared/limits.ts';
 import { dollarsFromUcents, dollarText, nearestUcents, UCENTS_PER_CENT } from '../../../shared/money.ts';
 import type { Clock } from '../../../shared/clock.ts';
@@ -23,7 +24,7 @@ import { explain, rank } from '../../fleet/placement/placement.ts';
 import { hasCapacity } from '../../fleet/workloads/store.ts';
 import type { Workloads } from '../../fleet/workloads/workloads.ts';
 import type { Endpoints } from '../endpoints/endpoints.ts';
-import { ANYWHERE, type Launch, type Whereabouts } from './launch.ts';
+import { ANYWHERE, type Launch, type Placed, type Whereabouts } from './launch.ts';
 import { latestEnd } from './plan.ts';
 import * as store from './store.ts';
 
@@ -46,6 +47,7 @@ export interface Place {
   supplierId: string;
   region: string;
   gpuUuids: string[];
+  placed: Placed;
   /** Null if the host cannot limit the disk. */
   diskGb: number | null;
   priceUcentsPerHour: bigint;
@@ -141,6 +143,7 @@ export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps
     workloadId: found.workloadId,
     region: found.region,
     priceUcentsPerHour: found.priceUcentsPerHour,
+    placed: found.placed,
     diskGb: found.diskGb,
     triedMachineIds: [...instance.tried_machine_ids, found.machineId],
   });
@@ -256,7 +259,16 @@ async function holdAt(
   refuseChangedPrice(instance, offer);
   const { supplier_id: supplierId, region } = offer;
   const priceUcentsPerHour = priceOf(instance, offer, diskGb);
-  return { machineId, place: { workloadId, machineId, supplierId, region, gpuUuids, diskGb, priceUcentsPerHour } };
+  const placed = placedAt(offer, count);
+  return {
+    machineId,
+    place: { workloadId, machineId, supplierId, region, gpuUuids, placed, diskGb, priceUcentsPerHour },
+  };
+}
+
+function placedAt(offer: Offer, gpuCount: number): Placed {
+  const { cpuCores = null, ramGb = null } = shareOf(offer, gpuCount);
+  return { offering_id: offer.id, vram_gb: offer.vram_gb, cpu_cores: cpuCores, ram_gb: ramGb };
 }
 
 /**

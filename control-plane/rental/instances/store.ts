@@ -8,7 +8,7 @@ import { idRow, int, json, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import { readable } from '../../fleet/workloads/store.ts';
-import { Launch, Shown } from './launch.ts';
+import { Launch, Placed, Shown } from './launch.ts';
 
 export const InstanceRow = z.object({
   id: text,
@@ -32,6 +32,8 @@ export const InstanceRow = z.object({
   supplier_id: text.nullable(),
   workload_id: text.nullable(),
   tried_machine_ids: json(z.array(z.string())),
+  /** Null before the first placement, and if that was before an upgrade of the control plane. */
+  placed: json(Placed).nullable(),
   /** Null if the host cannot limit the disk. */
   disk_gb: int.nullable(),
   create_operation_id: text,
@@ -96,6 +98,7 @@ const ShownRow = InstanceRow.pick({
   region: true,
   reservation_id: true,
   price_ucents_per_hour: true,
+  placed: true,
   disk_gb: true,
   created_ms: true,
   ready_ms: true,
@@ -108,7 +111,7 @@ const ShownRow = InstanceRow.pick({
   shown: true,
 });
 export type ShownInstance = z.infer<typeof ShownRow>;
-const SHOWN = sql`id, org_id, name, status, status_reason, gpu_type, gpu_count, tier, region, reservation_id, price_ucents_per_hour, disk_gb,
+const SHOWN = sql`id, org_id, name, status, status_reason, gpu_type, gpu_count, tier, region, reservation_id, price_ucents_per_hour, placed, disk_gb,
   created_ms, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms, balance_below_hours, main_exit, shown`;
 
 /** Statuses in which a customer can connect. `unreachable` is one: probes fail, but a connection that works is accepted. */
@@ -121,7 +124,7 @@ export const LIVE: ReadonlySet<InstanceState> = new Set<InstanceState>([...CONNE
 const LAUNCHING: ReadonlySet<InstanceState> = new Set<InstanceState>(['allocating', 'starting']);
 
 export const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, shown, gpu_type, gpu_count, tier, region,
-  reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
+  reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, placed, disk_gb, create_operation_id,
   created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms,
   gpu_fault, gpu_fault_since_ms, gpu_whole_ms, balance_below_hours, main_exit, main_exit_ms`;
 
@@ -181,12 +184,12 @@ export async function runningInstances(
 export async function insertInstance(tx: Tx, row: InstanceRow): Promise<void> {
   await tx.run(
     sql`insert into instances (id, org_id, api_key_id, name, status, request, launch, shown, gpu_type, gpu_count, tier, region,
-          reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
+          reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, placed, disk_gb, create_operation_id,
           created_ms, entered_ms, due_ms)
         values (${row.id}, ${row.org_id}, ${row.api_key_id}, ${row.name}, ${row.status}, ${JSON.stringify(row.request)},
           ${JSON.stringify(row.launch)}, ${JSON.stringify(row.shown)}, ${row.gpu_type}, ${row.gpu_count}, ${row.tier}, ${row.region},
           ${row.reservation_id}, ${row.price_ucents_per_hour}, ${row.machine_id}, ${row.supplier_id}, ${row.workload_id},
-          ${JSON.stringify(row.tried_machine_ids)}, ${row.disk_gb}, ${row.create_operation_id}, ${row.created_ms}, ${row.entered_ms}, ${row.due_ms})`,
+          ${JSON.stringify(row.tried_machine_ids)}, ${row.placed === null ? null : JSON.stringify(row.placed)}, ${row.disk_gb}, ${row.create_operation_id}, ${row.created_ms}, ${row.entered_ms}, ${row.due_ms})`,
   );
 }
 
@@ -329,6 +332,7 @@ export interface Placement {
   workloadId: string;
   region: string;
   priceUcentsPerHour: bigint;
+  placed: Placed;
   diskGb: number | null;
   triedMachineIds: string[];
 }
@@ -337,7 +341,7 @@ export async function setPlacement(tx: Tx, id: string, placement: Placement): Pr
   await tx.run(
     sql`update instances set machine_id = ${placement.machineId}, supplier_id = ${placement.supplierId},
           workload_id = ${placement.workloadId}, region = ${placement.region}, price_ucents_per_hour = ${placement.priceUcentsPerHour},
-          disk_gb = ${placement.diskGb}, tried_machine_ids = ${JSON.stringify(placement.triedMachineIds)},
+          placed = ${JSON.stringify(placement.placed)}, disk_gb = ${placement.diskGb}, tried_machine_ids = ${JSON.stringify(placement.triedMachineIds)},
           gpu_fault = null, gpu_fault_since_ms = null, gpu_whole_ms = null, main_exit = null, main_exit_ms = null
         where id = ${id}`,
   );

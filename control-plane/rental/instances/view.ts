@@ -37,6 +37,7 @@ export function instanceView(row: ShownInstance, around: Surroundings): Instance
     gpu_type: row.gpu_type,
     gpu_count: row.gpu_count,
     region: row.region,
+    ...shareView(row),
     tier: row.tier,
     price_per_hour: dollarsFromUcents(row.price_ucents_per_hour),
     created_at: isoTime(row.created_ms),
@@ -63,6 +64,16 @@ export function reservedView(row: ReservedRow, endpoint: Endpoint | undefined): 
   const status = RESERVED_STATUS[row.status];
   if (status === undefined) return [];
   return [{ instance_id: row.id, hostname: endpoint?.hostname ?? null, gpu_count: row.gpu_count, status }];
+}
+
+function shareView({ placed }: ShownInstance): Pick<Instance, 'offering_id' | 'vram_gb' | 'cpu_cores' | 'ram_gb'> {
+  if (placed === null) return {};
+  return {
+    offering_id: placed.offering_id,
+    vram_gb: placed.vram_gb,
+    ...(placed.cpu_cores === null ? {} : { cpu_cores: placed.cpu_cores }),
+    ...(placed.ram_gb === null ? {} : { ram_gb: placed.ram_gb }),
+  };
 }
 
 /** The warning about the balance comes after the reason of the status, because what has happened already is more important. */

@@ -10,7 +10,6 @@ import {
   percent,
   requirementOptions,
   requirementsOf,
-  shareOf,
 } from '../../../control-plane/console/web/customer/launch-filters.ts';
 import type { PricingRow } from '../../../shared/api/pricing.ts';
 
@@ -43,24 +42,6 @@ const draft = (
   disk: '',
   ...rest,
   filters: { ...NO_FILTERS, ...filters },
-});
-
-describe('the share of a host', () => {
-  test.each([
-    [1, 12, 64],
-    [3, 37, 192],
-    [8, 100, 512],
-  ])('of %d of 8 GPUs is rounded down, and leaves 1 GB to the host', (gpuCount, cpuCores, ramGb) => {
-    expect(shareOf(ROW, gpuCount)).toEqual({ cpuCores, ramGb });
-  });
-
-  test.each([
-    [{ host_gpu_count: 0 }, { cpuCores: undefined, ramGb: undefined }],
-    [{ cpu_cores: 0 }, { cpuCores: undefined, ramGb: 64 }],
-    [{ ram_gb: 0 }, { cpuCores: 12, ramGb: undefined }],
-  ])('of a host with %j is unknown where the host reports nothing', (unreported, share) => {
-    expect(shareOf({ ...ROW, ...unreported }, 1)).toEqual(share);
-  });
 });
 
 describe('an offering', () => {

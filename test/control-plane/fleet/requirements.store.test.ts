@@ -85,6 +85,13 @@ describe('a launch with requirements', () => {
     expect(await found({ gpuCount: 4, requirements: { min_cpu_cores: 40, min_ram_gb: 64 } })).toEqual(['right']);
   });
 
+  test('gets one processor of a machine that has fewer of them than GPUs, as from the agent', async () => {
+    await add('small', { cpuCores: 1 });
+    const one = { ...REQUEST, gpuCount: 1 };
+    expect(await found({ ...one, requirements: { min_cpu_cores: 1 } })).toEqual(['small']);
+    expect(await found({ ...one, requirements: { min_cpu_cores: 2 } })).toEqual([]);
+  });
+
   test('does not go to a machine that does not report what is required', async () => {
     await add('silent', { cpuCores: 0, ramBytes: 0, driver: '' });
     expect(await found({ requirements: {} })).toEqual(['silent']);

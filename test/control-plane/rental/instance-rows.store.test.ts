@@ -341,12 +341,14 @@ describe('a change', () => {
       workloadId: 'w',
       region: 'us',
       priceUcentsPerHour: 5n,
+      placed: { offering_id: 'off', vram_gb: 80, cpu_cores: 12, ram_gb: null },
       diskGb: 50,
       triedMachineIds: ['m-0', 'm'],
     };
     expect(await changed((tx) => store.setPlacement(tx, 'running', placement))).toEqual(['running']);
     expect(await found('running')).toMatchObject({
       machine_id: 'm',
+      placed: placement.placed,
       supplier_id: 's',
       workload_id: 'w',
       region: 'us',

@@ -25,6 +25,7 @@ const ROW: ShownInstance = {
   region: 'eu',
   reservation_id: null,
   price_ucents_per_hour: 450_000_000n,
+  placed: null,
   disk_gb: null,
   created_ms: at(1),
   ready_ms: null,
@@ -87,6 +88,14 @@ describe('an instance', () => {
       reservation_id: 'r-1',
       image: 'my/app',
     });
+  });
+
+  test('shows what it got of its host, as far as the host has reported it', () => {
+    const placed = { offering_id: 'off_1', vram_gb: 80, cpu_cores: 12, ram_gb: null };
+    expect(view({ placed })).toMatchObject({ offering_id: 'off_1', vram_gb: 80, cpu_cores: 12 });
+    expect(view({ placed })).not.toHaveProperty('ram_gb');
+    expect(view({ placed: { ...placed, cpu_cores: null, ram_gb: 64 } })).toMatchObject({ ram_gb: 64 });
+    expect(view({ placed: { ...placed, cpu_cores: null } })).not.toHaveProperty('cpu_cores');
   });
 
   test('shows since when it cannot be reached only while that lasts', () => {

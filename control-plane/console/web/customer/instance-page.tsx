@@ -156,7 +156,7 @@ function priceOf({ price_per_hour: price, tier, status }: Instance): Pick<Figure
 }
 
 function figuresOf(instance: Instance, bill: InstanceBill | undefined): Figure[] {
-  const { gpu_count: count, gpu_type: type, region, disk_gb: disk } = instance;
+  const { gpu_count: count, gpu_type: type } = instance;
   return [
     { label: 'Status', value: <InstanceStatus instance={instance} /> },
     billed(instance, bill),
@@ -167,10 +167,21 @@ function figuresOf(instance: Instance, bill: InstanceBill | undefined): Figure[]
     {
       label: 'GPUs',
       value: gpus(count, type),
-      small: disk === undefined ? region : `${region}, ${disk} GB disk`,
+      small: placeOf(instance),
     },
     ending(instance),
   ];
+}
+
+/** Where it runs and what it got there, like `eu-north, 26 CPUs, 240 GB RAM, 100 GB disk`. */
+function placeOf({ region, cpu_cores: cpus, ram_gb: ram, disk_gb: disk }: Instance): string {
+  const parts = [
+    region,
+    cpus === undefined ? undefined : `${cpus} ${cpus === 1 ? 'CPU' : 'CPUs'}`,
+    ram === undefined ? undefined : `${ram} GB RAM`,
+    disk === undefined ? undefined : `${disk} GB disk`,
+  ];
+  return parts.filter((part) => part !== undefined).join(', ');
 }
 
 function billed(instance: Instance, bill: InstanceBill | undefined): Figure {

@@ -1,7 +1,7 @@
 // The filters of the launch form. They choose the offerings that are listed, and become requirements of the launch.
 import type { PricingRow } from '../../../../shared/api/pricing.ts';
 import type { Requirements } from '../../../../shared/api/requirements.ts';
-import { HOST_RAM_GB } from '../../../../shared/limits.ts';
+import { shareOf } from '../../../../shared/api/share.ts';
 
 /** What the person looks for. An empty text is no filter. */
 export interface Filters {
@@ -39,24 +39,8 @@ interface Wish {
   disk: string;
 }
 
-/** What an instance gets of its host. Undefined: the host has not reported it. */
-interface Share {
-  cpuCores: number | undefined;
-  ramGb: number | undefined;
-}
-
 /** Compares the numbers in texts as numbers: 12.10 comes after 12.8. */
 const inOrder = new Intl.Collator('en', { numeric: true }).compare;
-
-/** The share of an instance with `gpuCount` GPUs, rounded down. */
-export function shareOf(row: PricingRow, gpuCount: number): Share {
-  const { cpu_cores: cpuCores, ram_gb: ramGb, host_gpu_count: gpus } = row;
-  const part = (whole: number): number => Math.floor((whole * gpuCount) / gpus);
-  return {
-    cpuCores: cpuCores === 0 || gpus === 0 ? undefined : part(cpuCores),
-    ramGb: ramGb === 0 || gpus === 0 ? undefined : part(ramGb - HOST_RAM_GB),
-  };
-}
 
 /** The filter, or the size of the disk, that hides an offering, in words. Undefined: the offering is listed. */
 export function hiddenBy(row: PricingRow, wish: Wish): string | undefined {

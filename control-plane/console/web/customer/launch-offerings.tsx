@@ -9,7 +9,8 @@ import { useAllPages } from '../core/pages.ts';
 import { type Action, Field, Select } from '../parts/forms.tsx';
 import { Card, Empty, Problem, Tag } from '../parts/layout.tsx';
 import { type Column, LongTable, RowsTable } from '../parts/table.tsx';
-import { choicesOf, type Filters, hiddenBy, NO_FILTERS, percent, shareOf } from './launch-filters.ts';
+import { choicesOf, type Filters, hiddenBy, NO_FILTERS, percent } from './launch-filters.ts';
+import { shareOf } from '../../../../shared/api/share.ts';
 import type { LaunchDraft } from './launch-form.ts';
 
 const REREAD_MS = 5_000;
