@@ -27,6 +27,8 @@ export interface SvcRequest {
 export interface Client {
   /** The parsed body of the answer; null if it has none. @throws SvcError */
   json(request: SvcRequest): Promise<unknown>;
+  /** The body as text if it is neither JSON nor a page, such as CSV; else as `json`. @throws SvcError */
+  any(request: SvcRequest): Promise<{ text: string } | { json: unknown }>;
   /** The answer itself, with a body that is not read yet. @throws SvcError if it is a refusal */
   open(request: SvcRequest): Promise<Response>;
 }
@@ -71,12 +73,27 @@ export function openClient(given: ClientDeps): Client {
   return {
     open: (request) => send({ signal: deps.interrupted, ...request }, deps, async (response) => response),
     json: (request) =>
+      send({ signal: deps.interrupted, ...request }, deps, async (response) => parsed(await bodyOf(response, deps))),
+    any: (request) =>
       send({ signal: deps.interrupted, ...request }, deps, async (response) => {
-        const text = await textOf(response, ANSWER_BYTES_MAX);
-        if (text === undefined) throw tooLarge(deps);
-        return text === '' ? null : (JSON.parse(text) as unknown);
+        const text = await bodyOf(response, deps);
+        // A network that wants a login answers with a page.
+        const isText = !/json|html/.test(response.headers.get('content-type') ?? 'json');
+        return isText ? { text } : { json: parsed(text) };
       }),
   };
+}
+
+/** @throws SvcError if it is too long */
+async function bodyOf(response: Response, deps: ClientDeps): Promise<string> {
+  const text = await textOf(response, ANSWER_BYTES_MAX);
+  if (text === undefined) throw tooLarge(deps);
+  return text;
+}
+
+/** Null for an empty body. @throws SyntaxError */
+function parsed(text: string): unknown {
+  return text === '' ? null : (JSON.parse(text) as unknown);
 }
 
 /** Undefined if the body is longer than `bytesMax`. */

@@ -26,8 +26,10 @@ const Row = z.looseObject({ region: z.string(), status: z.string() });
 const Page = z.looseObject({ data: z.array(Row), next_cursor: z.string().nullable() });
 type Named = z.infer<typeof Row> & { id: string };
 
-/** A machine has none of these, nor `error`. */
+/** A machine has none of these. */
 const ENDED: ReadonlySet<string> = new Set(['terminated', 'stopped']);
+/** An instance that has failed, and a machine that was taken out of supply. */
+const ASIDE: ReadonlySet<string> = new Set(['error', 'delisted']);
 
 /** What the argument of a path is: an instance, a machine, or neither. */
 export function kindIn(path: string): Kind | undefined {
@@ -36,9 +38,9 @@ export function kindIn(path: string): Kind | undefined {
 }
 
 /**
- * The id of what has this id or name. An instance that has neither ended nor failed comes before the others of its name. Without one, a
- * command that only reads takes the newest of the others, and any other command takes one that has failed, which still has to be deleted.
- * @throws SvcError if none or several have it
+ * The id of what has this id or name. An instance that has neither ended nor failed comes before the others of its name, and so does a machine that
+ * is not delisted. Without one, a command that only reads takes the newest of the others. Any other command takes an instance that has failed, which
+ * still has to be deleted, or a delisted machine, which can be listed again. @throws SvcError if none or several have it
  */
 export async function resolveName(
   client: Client,
@@ -48,7 +50,7 @@ export async function resolveName(
   if (KINDS[kind].id.test(text)) return text;
   const named = await namedRows(client, text, KINDS[kind]);
   const open = named.filter(({ status }) => !ENDED.has(status));
-  const live = open.filter(({ status }) => status !== 'error');
+  const live = open.filter(({ status }) => !ASIDE.has(status));
   const others = isRead ? named.slice(0, 1) : open;
   const wanted = live.length > 0 ? live : others;
   const [one] = wanted;

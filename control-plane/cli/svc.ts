@@ -124,14 +124,16 @@ function addApiCommand(program: Command, deps: SvcDeps): void {
         });
       const text = options.body === undefined ? undefined : await bodyText(options.body, deps);
       const below = `/${path.replace(/^\/?(v1\/)?/, '')}`;
-      const answer = await signedIn(deps, options).json({
+      const answer = await signedIn(deps, options).any({
         method: method.toUpperCase(),
         path: below,
         // A POST is not repeated, because not every path takes an Idempotency-Key.
         isOnce: method.toUpperCase() === 'POST',
         ...(text === undefined ? {} : { body: jsonOf(text) }),
       });
-      if (answer !== null) deps.print(`${JSON.stringify(answer, undefined, options.json === true ? undefined : 2)}\n`);
+      if ('text' in answer) return deps.print(answer.text);
+      if (answer.json !== null)
+        deps.print(`${JSON.stringify(answer.json, undefined, options.json === true ? undefined : 2)}\n`);
     });
 }
 

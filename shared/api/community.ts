@@ -120,6 +120,7 @@ export const CommunityMachine = z
       .string()
       .nullable()
       .describe('Why no GPU of the machine is on offer. Null while its free GPUs are on offer'),
+    on_offer: z.boolean().describe('Whether its free GPUs are on offer. `status_reason` says why not'),
     verification_status: z
       .enum(['unverified', 'verified', 'failed'])
       .describe(

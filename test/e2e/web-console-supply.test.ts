@@ -102,4 +102,20 @@ describe.each(KINDS)('$name', (kind) => {
       .getByRole('img', { name: /^The last 24 hours: 0 outages, at most \d machines? without a link$/ })
       .waitFor();
   }, 90_000);
+
+  test('a price that is far from the one before is asked about first', async () => {
+    const field = page.getByLabel('Price of one GPU per hour, in dollars');
+    const submit = page.getByRole('button', { name: 'Change the price', exact: true });
+    const dialog = page.getByRole('dialog', { name: 'Change $2.00 to $0.20?' });
+    await field.fill('0.20');
+    await submit.click();
+    await dialog.getByRole('button', { name: 'Cancel' }).click();
+    await field.fill('1.90');
+    await submit.click();
+    await page.locator('.stats', { hasText: '$1.90' }).waitFor();
+    await field.fill('0.20');
+    await submit.click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Change the price' }).click();
+    await page.locator('.stats', { hasText: '$0.20' }).waitFor();
+  });
 });

@@ -107,7 +107,7 @@ const DECIDING: readonly Check[] = [
     waits: (machine) => !hasReported(machine),
     passed: () => 'The host contradicts neither what was declared nor what was approved.',
     remedy:
-      'Declare what the host has (svc machine change, or PATCH the machine), or bring its GPUs back. What the operator has not approved needs a new approval.',
+      'Bring its GPUs back, or declare what the host has: PATCH gpu_type, gpu_count or vram_per_gpu_gb of the machine (null withdraws a declaration). What the operator has not approved needs a new approval.',
   },
   {
     name: 'approval',

@@ -85,6 +85,7 @@ export async function machineChecklist(
 
 export function machineView(row: MachineRow, facts: MachineFacts): CommunityMachine {
   const { gpus, earnedTodayUcents, reliability, platformFeeBps } = facts;
+  const reason = obstacleOf(row) ?? tierObstacle(row) ?? null;
   return {
     machine_id: row.id,
     supplier_id: row.supplier_id,
@@ -92,7 +93,8 @@ export function machineView(row: MachineRow, facts: MachineFacts): CommunityMach
     hostname: row.inventory?.hostname ?? null,
     // Specification 3.4: only the answer of a delisting says `draining`. `status_reason` says that a rental goes on.
     status: row.status === 'draining' ? 'delisted' : row.status,
-    status_reason: obstacleOf(row) ?? tierObstacle(row) ?? null,
+    status_reason: reason,
+    on_offer: reason === null,
     verification_status: row.verification_status,
     verification_detail: row.verification_detail,
     gpu_faults: row.inventory?.gpu_faults.map(({ uuid, ...fault }) => ({ gpu_uuid: uuid, ...fault })) ?? [],

@@ -80,6 +80,16 @@ export function machineLetter(told: readonly Told[], around: Around): Letter {
   ]);
 }
 
+/** `told` are changes of the address to which a supplier is paid, oldest first. */
+export function payoutLetter(told: readonly Told[], around: Around): Letter {
+  return letter('Your payout address was changed', around, [
+    `This has happened to the address to which ${orgOf(around)} is paid:`,
+    listOf(told.map((each) => `${timeText(each.createdMs)}: ${destinationWords(each)}`)),
+    'If none of you has asked for this, cancel the change, or name your own address again. Then revoke the API keys that may change it: those with the scope supply:write.',
+    `See where you are paid: ${around.origin}/console/earnings`,
+  ]);
+}
+
 function isGood(told: readonly Told[]): boolean {
   return told.every(({ type }) => GOOD_NEWS.has(type));
 }
@@ -94,6 +104,16 @@ function machineWords(told: Told): string {
     default:
       return `A GPU of ${name} is broken.${whyOf(told)}`;
   }
+}
+
+/** Addresses are masked in the event. */
+function destinationWords({ type, data }: Told): string {
+  const named = `${String(data['address'])} on ${String(data['chain'])}`;
+  if (type === 'supplier.destination_cancelled') return `The change to ${named} was cancelled.`;
+  const from = timeText(Date.parse(String(data['in_force_at'])));
+  const before = data['old_address'];
+  if (before === null) return `${named} is the first address, and is in force.`;
+  return `${named} replaces ${String(before)} on ${String(data['old_chain'])} from ${from} on.`;
 }
 
 function outageWords(told: Told): string {
@@ -163,4 +183,4 @@ function timeText(ms: number): string {
 /** The letters that need nothing but what has happened. */
 export const PLAIN_LETTERS: Readonly<
   Record<Exclude<Topic, 'balance'>, (told: readonly Told[], around: Around) => Letter>
-> = { stopped: stoppedLetter, outage: outageLetter, machine: machineLetter };
+> = { stopped: stoppedLetter, outage: outageLetter, machine: machineLetter, payout: payoutLetter };

@@ -4,7 +4,7 @@ import type { EventData } from '../../base/events/events.ts';
 import type { Scope } from '../../base/http/scopes.ts';
 import { UNPAID_REASON } from '../instances/ending.ts';
 
-export const Topic = z.enum(['balance', 'stopped', 'outage', 'machine']);
+export const Topic = z.enum(['balance', 'stopped', 'outage', 'machine', 'payout']);
 /** Events of one topic are told together. */
 export type Topic = z.infer<typeof Topic>;
 
@@ -14,9 +14,10 @@ export const SCOPE_OF: Readonly<Record<Topic, Scope>> = {
   stopped: 'deposits:write',
   outage: 'instances:write',
   machine: 'supply:write',
+  payout: 'supply:write',
 };
 
-/** The topic of an event, for the organisation of the event. Undefined if nobody is told. Suppliers are told by `machines.ts`. */
+/** The topic of an event, for the organisation of the event. Undefined if nobody is told. `machines.ts` tells suppliers about their machines. */
 export function topicOf({ type, data }: { type: string; data: EventData }): Topic | undefined {
   switch (type) {
     case 'instance.balance_low':
@@ -34,6 +35,9 @@ export function topicOf({ type, data }: { type: string; data: EventData }): Topi
     case 'instance.terminated':
       // The host has ended it. Other ends have been asked for, or were told before.
       return data['status'] === 'stopped' ? 'outage' : undefined;
+    case 'supplier.destination_changed':
+    case 'supplier.destination_cancelled':
+      return 'payout';
     default:
       return undefined;
   }

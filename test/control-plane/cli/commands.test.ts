@@ -92,8 +92,19 @@ async function optionsFor(plain: PlainCommand): Promise<string[]> {
     .flatMap(({ flags, to }) => [flags.split(' ')[0] ?? '', texts[to] ?? '']);
 }
 
+/** Afterwards a change of the payee is pending. */
+async function changePayee(): Promise<void> {
+  const { key } = owner;
+  await api.call('POST', '/v1/community/supplier', { key });
+  for (const digit of '12') {
+    const body = { chain: 'base', address: `0x${digit.repeat(40)}` };
+    await api.call('PUT', '/v1/community/payout-destination', { key, body });
+  }
+}
+
 describe('each command that is one request', () => {
-  test.each(named)('svc %s --json prints the document of the API', async (_name, plain) => {
+  test.each(named)('svc %s --json prints the document of the API', async (name, plain) => {
+    if (name === 'machine keep-payee') await changePayee();
     const words = [...plain.words, ...(await argumentsFor(plain)), ...(await optionsFor(plain))];
     const { code, stdout, stderr } = await svc.run(...words, '--json');
     expect(stderr).toBe(plain.done === undefined ? '' : `${plain.done}\n`);
@@ -192,9 +203,9 @@ test('a machine has the GPUs that its host reports, and whether its agent is con
   const id = await bringMachine(api, owner, { price_per_hour: 1 });
   const { stdout: list } = await svc.run('machine', 'list');
   expect(list).toMatch(
-    /^MACHINE_ID +NAME +HOSTNAME +STATUS +ONLINE +VERIFICATION_STATUS +REPORTED_GPUS.GPU_TYPE +REPORTED_GPUS.COUNT /,
+    /^MACHINE_ID +NAME +HOSTNAME +STATUS +ONLINE +ON_OFFER +REPORTED_GPUS.GPU_TYPE +REPORTED_GPUS.COUNT +REPORTED_GPUS.RENTED /,
   );
-  expect(list).toMatch(new RegExp(`^${id} +host +listed +true +unverified +H100_SXM +1 `, 'm'));
+  expect(list).toMatch(new RegExp(`^${id} +host +listed +true +true +H100_SXM +1 +0 `, 'm'));
   const { stdout: one } = await svc.run('machine', 'get', id);
   expect(one).toMatch(/^online +true$/m);
   expect(one).toMatch(/^reported_gpus.gpu_type +H100_SXM$/m);

@@ -51,3 +51,40 @@ test('a name that no machine has is not found, and one that several have says wh
   expect([code, ids.filter((id) => stderr.includes(id))]).toEqual([1, ids]);
   expect(stderr).toContain('2 machines have the name twin');
 });
+
+test('the name of a delisted machine means the one that took its place', async () => {
+  const old = await bringMachine(api, owner, { name: 'rack 7' });
+  const of = async (...argv: string[]): Promise<string> => (await svcOf().run('machine', ...argv, '-q')).stdout;
+  await of('delist', 'rack 7');
+  expect(await of('get', 'rack 7')).toBe(`${old}\n`);
+  const heir = await bringMachine(api, owner, { name: 'rack 7' });
+  expect(await of('get', 'rack 7')).toBe(`${heir}\n`);
+  expect(await of('delist', 'rack 7')).toBe(`${heir}\n`);
+  expect((await svcOf().run('machine', 'relist', 'rack 7')).stderr).toContain('2 machines have the name rack 7');
+});
+
+test('a machine shows whether it is on offer, what the service keeps, and how reliable it is', async () => {
+  const id = await bringMachine(api, owner);
+  const { stdout: list } = await svcOf().run('machine', 'list');
+  expect(list).toMatch(/ONLINE +ON_OFFER +/);
+  const { stdout } = await svcOf().run('machine', 'get', id);
+  expect(stdout).toMatch(/^on_offer +true$/m);
+  expect(stdout).toMatch(/^platform_fee_percent +20$/m);
+  await svcOf().run('machine', 'delist', id);
+  expect((await svcOf().run('machine', 'get', id)).stdout).toMatch(/^on_offer +false$/m);
+});
+
+test('a change of the payee is cancelled, and the statement is printed as CSV', async () => {
+  const { key } = owner;
+  await svcOf().run('machine', 'join');
+  const first = { chain: 'base', address: '0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed' };
+  await api.call('PUT', '/v1/community/payout-destination', { key, body: first });
+  const other = '0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359';
+  const changed = await svcOf().run('machine', 'pay-to', '--chain', 'base', '--address', other);
+  expect(changed.stdout).toMatch(new RegExp(`^pending\\.address +${other}$`, 'm'));
+  const kept = await svcOf().run('machine', 'keep-payee');
+  expect(kept.stdout).toMatch(new RegExp(`^destination\\.address +${first.address}$`, 'm'));
+  expect(kept.stdout).not.toContain(other);
+  const csv = await svcOf().run('api', 'GET', '/community/statement?format=csv');
+  expect(csv).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\w+,/) });
+});

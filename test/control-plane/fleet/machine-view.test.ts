@@ -71,6 +71,7 @@ describe('a machine', () => {
       hostname: 'host',
       status: 'listed',
       status_reason: null,
+      on_offer: true,
       verification_status: 'unverified',
       verification_detail: 'so',
       gpu_faults: [{ gpu_uuid: 'GPU-a', severity: 'unfit', detail: 'NVLink' }],
@@ -94,7 +95,7 @@ describe('a machine', () => {
   test('that has reported nothing has no faults and no heartbeat, and says first what keeps it off the market', () => {
     const silent = machineView({ ...ROW, inventory: null, last_heartbeat_ms: null, online: false }, NO_FACTS);
     expect(silent).toMatchObject({ gpu_faults: [], last_heartbeat_at: null });
-    expect(silent.status_reason).toBe('The agent of the host is not connected.');
+    expect(silent).toMatchObject({ on_offer: false, status_reason: 'The agent of the host is not connected.' });
     const spot = machineView({ ...ROW, tier: 'spot' }, NO_FACTS);
     expect(spot.status_reason).toBe('Spot capacity is not sold at present.');
     expect(machineView({ ...ROW, tier: 'spot', online: false }, NO_FACTS).status_reason).toContain('not connected');

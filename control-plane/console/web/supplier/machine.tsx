@@ -7,14 +7,14 @@ import { useResource } from '../core/data.ts';
 import { cents, dollars, gpus, rate, relative } from '../core/format.ts';
 import type { ScreenProps } from '../core/screen.ts';
 import { may } from '../core/session.ts';
-import { useTyped } from '../core/typed.ts';
 import { SameAs } from '../parts/command.tsx';
 import { GpuMetrics } from '../parts/gpu-metrics.tsx';
-import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
+import { Dialog, Form, useAction } from '../parts/forms.tsx';
 import { Card, Figures, Head, Note, Problem } from '../parts/layout.tsx';
 import { CheckSteps, passedWords } from './check-steps.tsx';
 import { MachineEarnings, MachineOutages } from './machine-money.tsx';
 import { calledOf, Rename } from './machine-name.tsx';
+import { Price } from './machine-price.tsx';
 import { MachineProbes } from './machine-probes.tsx';
 import { MachineRentals } from './machine-rentals.tsx';
 import { MachineStatus } from './machine-status.tsx';
@@ -143,41 +143,6 @@ function Checks({ id }: { id: string }) {
 interface ChangeProps {
   machine: CommunityMachine;
   changed(): void;
-}
-
-function Price({ machine, changed }: ChangeProps) {
-  const [price, setPrice] = useTyped(`price/${machine.machine_id}`, String(machine.price_per_hour ?? ''));
-  const path = `/v1/community/machines/${machine.machine_id}`;
-  const body = { price_per_hour: Number(price) };
-  const fee = machine.platform_fee_percent;
-  const net = Number(price) * (1 - fee / 100);
-  const action = useAction(async () => {
-    await call('PATCH', path, body);
-    changed();
-  });
-  return (
-    <Card title="Your price" note="for rentals from now on">
-      <div class="pad stack">
-        <Form action={action} submit="Change the price" busy="Changing…" isDisabled={!(Number(price) > 0)}>
-          <Field
-            label="Price of one GPU per hour, in dollars"
-            inputMode="decimal"
-            value={price}
-            onValue={setPrice}
-            rule={action.ruleOf('price_per_hour')}
-            hint={Number(price) > 0 ? `You earn ${dollars(net, 4)} of it: the fee is ${fee} %` : `The fee is ${fee} %`}
-          />
-        </Form>
-        {Number(price) > 0 && (
-          <SameAs
-            isLong
-            cli={`svc machine change ${machine.machine_id} --price ${price}`}
-            curl={{ method: 'PATCH', path, body }}
-          />
-        )}
-      </div>
-    </Card>
-  );
 }
 
 /** Takes the machine off the market, or puts it back. Rentals on the machine go on. */

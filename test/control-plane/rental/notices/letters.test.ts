@@ -5,6 +5,7 @@ import {
   type Letter,
   machineLetter,
   outageLetter,
+  payoutLetter,
   stoppedLetter,
   type Told,
 } from '../../../../control-plane/rental/notices/letters.ts';
@@ -39,6 +40,7 @@ const LETTERS: [string, Letter][] = [
     type,
     machineLetter([told(type)], around),
   ]),
+  ['a payout address', payoutLetter([told('supplier.destination_cancelled')], around)],
 ];
 
 test.each(LETTERS)('the letter about %s has no line of others', (_what, { subject, body }) => {
