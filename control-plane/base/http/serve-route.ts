@@ -6,6 +6,7 @@ import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
+import { ERRORS, type ServiceError } from '../../../shared/errors.ts';
 import { DbError } from '../db/db.ts';
 import { answer, type AnswerDeps } from './answer.ts';
 import { assertConfirmed, assertOwnChange, assertOwnPage, assertShown, sessionTokenOf } from './browsers.ts';
@@ -55,8 +56,10 @@ export function serveRoute(app: FastifyInstance, each: Route, deps: RouteDeps, a
     // Runs before the body is read, so that strangers cannot send one.
     onRequest: (request, reply, done) => finish(() => admit(each, { request, reply }, deps), done),
     errorHandler: (error, request, reply) => {
-      const known = answerDeps.strictResponses ? knownError(error) : undefined;
-      void sendError((known && undeclared(each, known)) ?? error, request, reply, deps.log);
+      const known = knownError(error);
+      if (known !== undefined && !isInference(each)) noteRefusal(known, request, deps.log);
+      const strict = answerDeps.strictResponses ? known : undefined;
+      void sendError((strict && undeclared(each, strict)) ?? error, request, reply, deps.log);
     },
     handler: async (request, reply) => {
       // Before the first wait, because a caller that leaves is noticed only from here on.
@@ -194,6 +197,20 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
       'a request failed',
     );
   return send(reply, refusalReply(known ?? internalError(), { requestId: request.id, path: pathOf(request) }));
+}
+
+/** Statuses that pass by themselves. Clients repeat such requests, so they would fill the log. */
+const PASSING: ReadonlySet<number> = new Set([429, 503]);
+
+/** A customer who asks why a change was refused names the id of the request. The rates of the caller bound how many lines there are. */
+function noteRefusal({ code, details }: ServiceError, request: FastifyRequest, log: Log): void {
+  const admitted = request.getDecorator<Admitted | undefined>('admitted');
+  const { status } = ERRORS[code];
+  if (admitted === undefined || request.method === 'GET' || PASSING.has(status)) return;
+  const { orgId, principalId } = admitted.caller;
+  const about = { request_id: request.id, org_id: orgId, principal_id: principalId, method: request.method };
+  const fields = details.errors?.map(({ field }) => field) ?? [];
+  log.info({ ...about, path: pathOf(request), status, code, fields }, 'a request was refused');
 }
 
 function send(reply: FastifyReply, wire: WireReply): FastifyReply {

@@ -234,6 +234,42 @@ describe('request ids', () => {
   });
 });
 
+describe('a refusal', () => {
+  const logged = async (...refused: object[]): Promise<Record<string, unknown>[]> => {
+    const lines: string[] = [];
+    const own = await openBench({ log: createLog('test', 'info', { write: (line) => void lines.push(line) }) });
+    for (const request of refused)
+      await own.http.inject({ method: 'POST', url: '/v1/things', headers: as('all'), ...request });
+    await own.close();
+    return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  };
+  const keyed = { headers: as('all', { 'idempotency-key': 'k', 'x-request-id': 'asked-about' }) };
+
+  test('of a change is logged with the id of the request, whose it was and why, and without what was sent', async () => {
+    const lines = await logged({ ...keyed, payload: { name: 'a secret name', size: 9 } });
+    expect(lines).toMatchObject([
+      {
+        request_id: 'asked-about',
+        org_id: 'org_a',
+        method: 'POST',
+        path: '/v1/things',
+        status: 422,
+        code: 'validation_failed',
+        fields: ['name', 'size'],
+        msg: 'a request was refused',
+      },
+    ]);
+    expect(JSON.stringify(lines)).not.toContain('secret');
+  });
+
+  test('is not logged if it passes by itself, if nobody has authenticated, of a read, or of a call to a model', async () => {
+    const passing = { ...keyed, payload: { name: 'a', refuse: 'rate_limit_exceeded' } };
+    const read = { method: 'GET', url: '/v1/things/nowhere/at/all' };
+    const model = { url: '/v1/chat/thing', headers: as('all', { 'content-type': 'text/csv' }), payload: 'x' };
+    expect(await logged(passing, { headers: {} }, read, model)).toEqual([]);
+  });
+});
+
 describe('an error on our side', () => {
   test('a bug is 500 without its message, and is logged once with the request id', async () => {
     const lines: string[] = [];
