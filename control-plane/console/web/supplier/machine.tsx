@@ -4,7 +4,7 @@ import { Link } from 'wouter-preact';
 import type { CommunityMachine, MachineChecklist } from '../../../../shared/api/community.ts';
 import { call, post } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
-import { cents, dollars, gpus, rate, relative } from '../core/format.ts';
+import { cents, gpus, rate, relative } from '../core/format.ts';
 import type { ScreenProps } from '../core/screen.ts';
 import { may } from '../core/session.ts';
 import { SameAs } from '../parts/command.tsx';
