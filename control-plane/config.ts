@@ -1,10 +1,9 @@
 // The configuration of the control plane: one YAML file. Unknown keys are refused with their line. Only this file reads the environment.
-import { existsSync, linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { ucentsFromDollars } from '../shared/money.ts';
-import type { Rng } from '../shared/rng.ts';
 import { parseYamlConfig, readNamed } from '../shared/yaml-config.ts';
 import type { S3Settings } from './base/blobs/s3-requests.ts';
 import { type MailSettings, mailSettings, Smtp } from './base/mail/mail.ts';
@@ -12,10 +11,8 @@ import { type OidcSettings, OidcProvider, oidcSettings } from './base/users/oidc
 import type { ServiceManager } from './base/systemd/systemd.ts';
 import { DepositsConfig } from './money/deposits/settings.ts';
 import { ATTEMPTS_MAX } from './rental/webhooks/schedule.ts';
-import { codeOf } from '../shared/errors.ts';
 import { contradictionsIn } from './config-rules.ts';
 
-const SECRET_BYTES = 32;
 /** The path of a unix socket has at most 107 characters. */
 const SOCKET_PATH_CHARS_MAX = 107;
 
@@ -88,7 +85,7 @@ const ConfigFields = z.strictObject({
   database: Database.default({ sqlite: '/var/lib/svc-control-plane/control-plane.db' }),
   /** The socket of the operator commands; its file mode is 0600. */
   admin_socket: AbsolutePath.max(SOCKET_PATH_CHARS_MAX).default('/run/svc-control-plane/admin.sock'),
-  /** 32 random bytes in hex. They sign cursors and encrypt what must not be readable in the database. Created at the first start. */
+  /** 32 random bytes in hex. They sign cursors and encrypt what must not be readable in the database. Created at the first start on a database. */
   secret_file: AbsolutePath.default('/var/lib/svc-control-plane/secret'),
   /** Uploads of customers and output of models. Default: `blobs` beside `secret_file`. Created if it is missing. */
   blobs_dir: AbsolutePath.optional(),
@@ -300,19 +297,23 @@ export type Config = z.infer<typeof Config>;
 const INSTALLED = '/etc/svc-control-plane/control-plane.yaml';
 
 /**
- * Reads `file`. If it is undefined, it reads the file that SVC_CONFIG names, and without that the `installed` one. Throws one Error that lists every
- * problem with its line.
+ * The configuration is in `file`. If that is undefined, it is in the file that SVC_CONFIG names, and without that in the `installed` one. `setting`
+ * is what names it. @throws Error if nothing does
  */
-export function readConfig(file: string | undefined, installed = INSTALLED): Config {
+export function configFile(file: string | undefined, installed = INSTALLED): { setting: string; path: string } {
   const named = [
     { setting: '--config', path: file },
     { setting: 'SVC_CONFIG', path: process.env['SVC_CONFIG'] },
     { setting: 'the default of --config', path: existsSync(installed) ? installed : undefined },
   ];
-  for (const { setting, path } of named) {
-    if (path !== undefined && path !== '') return parseYamlConfig(readNamed(setting, path, readText), Config, path);
-  }
+  for (const { setting, path } of named) if (path !== undefined && path !== '') return { setting, path };
   throw new Error(`name the configuration with --config <file> or SVC_CONFIG: ${installed} does not exist`);
+}
+
+/** Reads the file of `configFile`. Throws one Error that lists every problem with its line. */
+export function readConfig(file: string | undefined, installed = INSTALLED): Config {
+  const { setting, path } = configFile(file, installed);
+  return parseYamlConfig(readNamed(setting, path, readText), Config, path);
 }
 
 /** The name under which an instance is reached by SSH. A URL has brackets around an IPv6 address, and SSH takes none. */
@@ -369,32 +370,4 @@ function systemUser(): string {
   } catch {
     return `uid ${process.getuid?.() ?? '?'}`;
   }
-}
-
-/** The secret in `secret_file`, which is created if it does not exist. */
-export function readSecret(config: Config, rng: Rng): Buffer {
-  const path = config.secret_file;
-  // A start on a full disk must not need space for a secret that is there.
-  if (existsSync(path)) return existingSecret(config);
-  const made = `${path}.${Buffer.from(rng.bytes(8)).toString('hex')}`;
-  writeFileSync(made, `${Buffer.from(rng.bytes(SECRET_BYTES)).toString('hex')}\n`, { mode: 0o600, flush: true });
-  try {
-    // A link never overwrites a file and appears complete. So a crash, or a second process on the same disk, still leaves one valid secret.
-    linkSync(made, path);
-  } catch (error) {
-    if (codeOf(error) !== 'EEXIST') throw error;
-  } finally {
-    rmSync(made);
-  }
-  return existingSecret(config);
-}
-
-/** @throws Error if the file is missing, cannot be read or is not a secret */
-export function existingSecret({ secret_file: path }: Config): Buffer {
-  if (!existsSync(path))
-    throw new Error(`${path} is not there: put the secret that belongs to the database back first`);
-  const text = readNamed('secret_file', path, readText).trim();
-  if (!/^[0-9a-f]{64}$/.test(text))
-    throw new Error(`${path} must hold ${SECRET_BYTES} bytes as 64 hexadecimal characters`);
-  return Buffer.from(text, 'hex');
 }

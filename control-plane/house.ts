@@ -9,47 +9,32 @@ import { VERSION } from '../shared/version.ts';
 import type { Fields } from './base/http/operator.ts';
 import { openAdmin } from './admin/admin.ts';
 import { openAudit } from './admin/audit.ts';
-import type { Blobs } from './base/blobs/blobs.ts';
-import { openDiskBlobs } from './base/blobs/local-disk.ts';
-import { type PresignedUrls, openPresignedUrls } from './base/blobs/presigned-urls.ts';
-import { openUrlKeys, type UrlKeys } from './base/blobs/url-keys.ts';
-import { openS3Blobs } from './base/blobs/s3.ts';
 import { openCursors } from './base/http/cursors.ts';
 import { addMeasures, type Measure, type Metrics, openMetrics } from './base/http/metrics.ts';
 import { BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
 import { openSecondaries } from './base/db/members.ts';
-import { assertSecretFits, openSealing } from './base/http/sealing.ts';
+import { openSealing } from './base/http/sealing.ts';
 import { type DiskUse, diskUse } from './base/db/readiness.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
-import { openMail } from './base/mail/mail.ts';
-import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
 import { openSystemd, type Systemd } from './base/systemd/systemd.ts';
 import { type Brings, bringsOf, brought } from './brings.ts';
-import { blobsDirectory, type Config, readSecret, serviceManager } from './config.ts';
+import { unsharedFiles } from './config-warnings.ts';
+import { type Config, serviceManager } from './config.ts';
 import { openConsole } from './console/console.ts';
 import { openManual } from './docs/manual.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { type Listeners, openListeners } from './listeners.ts';
-import {
-  type OperatorFiles,
-  readFiles,
-  readLatest,
-  settingsOf,
-  type Stores,
-  waitsForRestart,
-} from './operator-files.ts';
+import { type OperatorFiles, readFiles, readLatest, settingsOf, waitsForRestart } from './operator-files.ts';
 import { allLoops, closeRooms, type Running, startLoops, startWatchdog, stopLoops } from './loops.ts';
-import { openImages } from './rental/launch/images.ts';
-import { openModelHub } from './rental/launch/model-hub.ts';
-import type { PrivateRegistry } from './rental/launch/registry.ts';
 import { openRooms, type Rooms } from './rooms.ts';
+import { openSecretFile, type SecretFile } from './secret-file.ts';
+import { openServices } from './services.ts';
 import type { Core, Nudges, Settings } from './settings.ts';
 import { openStandby, type Standby } from './standby.ts';
 import { openPrimaryStreams } from './primary-streams.ts';
 
 /** A launch has more time to start than such a stop and the next start take, so it is accepted meanwhile. */
 const QUICK_STOP_SECONDS_MAX = 60;
-const GIB = 1024 ** 3;
 
 export interface House {
   /** Opens the sockets and starts the loops. */
@@ -82,13 +67,14 @@ export async function openHouse(config: Config, log: Log, options: HouseOptions 
   const { readAgain = (): Config => config, standsBy = false, stopping } = options;
   // Reads the operator's files first, so that a mistake in them is reported before anything is created.
   const before = readFiles(config, log);
-  const secret = readSecret(config, rng);
-  const outside = { clock, rng, ids, log, sealing: openSealing(secret, ids) };
+  const outside = { clock, rng, ids, log };
+  const secretFile = openSecretFile(config, outside);
   const metrics = openMetrics();
   const systemd = openSystemd(serviceManager(), outside);
-  const standby = openStandby(systemd, outside);
+  const standby = openStandby(systemd, { secretFile, unshared: unsharedFiles(config) }, outside);
   const foundation = await openOwnFoundation(config, {
     ...outside,
+    secretFile,
     onCommit: metrics.observeCommit,
     stopping,
     ...(standsBy ? { onStandBy: standby.begin, peerUrl: config.peer_url } : {}),
@@ -97,7 +83,7 @@ export async function openHouse(config: Config, log: Log, options: HouseOptions 
     stopping?.throwIfAborted();
     // A process that stood by has read its files long ago.
     const files = standby.hasBegun() ? readLatest(before, readAgain, log) : before;
-    return houseOn(foundation, files, { outside, metrics, secret, readAgain, systemd, standby });
+    return houseOn(foundation, files, { outside, metrics, readAgain, systemd, standby });
   } catch (error) {
     // A process that keeps the lease would not end, and would keep others from starting.
     await foundation.close();
@@ -106,9 +92,8 @@ export async function openHouse(config: Config, log: Log, options: HouseOptions 
 }
 
 interface Read {
-  outside: Omit<Core, 'db'>;
+  outside: Omit<Core, 'db' | 'sealing'>;
   metrics: Metrics;
-  secret: Buffer;
   readAgain(): Config;
   systemd: Systemd;
   standby: Standby;
@@ -116,11 +101,11 @@ interface Read {
 
 function houseOn(foundation: Ground, files: OperatorFiles, read: Read): House {
   const { config, settings, certificates, stores } = files;
-  const { outside, metrics, secret, readAgain } = read;
-  const { clock, log } = outside;
-  const { hasRoom } = foundation;
+  const { outside, metrics, readAgain } = read;
+  const { clock, ids, log } = outside;
+  const { hasRoom, secret } = foundation;
   const audit = openAudit({ ...outside, db: foundation.db });
-  const core: Core = { ...outside, db: audit.db };
+  const core: Core = { ...outside, db: audit.db, sealing: openSealing(secret, ids) };
   const life: Life = { running: undefined, endsSlowly: false };
   const nudges = nudgesOf(life);
   const services = openServices(config, { secret, ...stores }, core);
@@ -204,7 +189,14 @@ function course(parts: Parts, life: Life): Pick<House, 'start' | 'close'> {
     await listeners.listenForInstances();
     await standby.end();
     const { port } = await listeners.listen();
-    const served = { version: VERSION, host: config.listen.host, port };
+    const served = {
+      version: VERSION,
+      role: isPrimary ? 'primary' : 'secondary',
+      base_url: config.base_url,
+      database: 'sqlite' in config.database ? 'sqlite' : 'postgresql',
+      host: config.listen.host,
+      port,
+    };
     if (isPrimary) log.info({ ...served, ...forOperators }, 'the control plane serves');
     else log.info(served, 'the control plane serves beside the primary');
     await systemd.ready();
@@ -276,22 +268,24 @@ function startOf({ database }: Config, { clock, foundation }: { clock: Clock; fo
 interface Ground extends Foundation {
   /** False while the disk of the database is full. The disk of a PostgreSQL server is its operator's responsibility. */
   hasRoom(): boolean;
+  secret: Buffer;
 }
 
-/** @throws Error if the database was written with another secret */
+/** @throws Error if the secret of the database is not in our file */
 async function openOwnFoundation(
   { database }: Config,
-  deps: Parameters<typeof openFoundation>[1] & Pick<Core, 'sealing'>,
+  deps: Parameters<typeof openFoundation>[1] & { secretFile: SecretFile },
 ): Promise<Ground> {
   const ballast = 'sqlite' in database ? openBallast(`${database.sqlite}.ballast`, BALLAST_BYTES, deps) : undefined;
   const foundation = await openFoundation(database, { ...deps, makeRoom: ballast?.release });
-  await assertSecretFits(foundation.db, deps.sealing).catch(async (error: unknown) => {
+  const secret = await deps.secretFile.secretOf(foundation.db).catch(async (error: unknown) => {
     await foundation.close();
     throw error;
   });
   await ballast?.restore();
   return {
     ...foundation,
+    secret,
     hasRoom: ballast?.hasRoom ?? ((): boolean => true),
     close: () => {
       ballast?.close();
@@ -348,33 +342,6 @@ function statusesOf({ running }: Life): LoopStatus[] {
   return running === undefined ? [] : allLoops(running).map((loop) => loop.status());
 }
 
-/** The services outside of this process that rooms use, except hosts. */
-function openServices(config: Config, { secret, mail, s3 }: Stores & { secret: Buffer }, core: Core) {
-  return {
-    mail: openMail(mail, core),
-    webhookOutbound: openWebhookOutbound(config, core.clock),
-    images: openImages(privateRegistriesOf(config), core),
-    modelHub: openModelHub(config.model_hub_url, core),
-    storage: openStorage(config, { secret, s3 }, core),
-  };
-}
-
-function openStorage(
-  config: Config,
-  { secret, s3 }: Pick<Stores, 's3'> & { secret: Buffer },
-  core: Core,
-): { blobs: Blobs; presignedUrls: PresignedUrls; urlKeys: UrlKeys } {
-  const { percent, gib } = config.disk_reserve;
-  const reserve = { share: percent / 100, bytes: gib * GIB };
-  const urlKeys = openUrlKeys(core);
-  const presignedUrls = openPresignedUrls({ secret, baseUrl: config.base_url, keys: urlKeys });
-  const blobs =
-    s3 === undefined
-      ? openDiskBlobs(blobsDirectory(config), { ...core, reserve, presignedUrls })
-      : openS3Blobs(s3, core);
-  return { blobs, presignedUrls, urlKeys };
-}
-
 /** Does nothing while no loop runs, because the first tick of each loop checks everything. */
 function nudgesOf(life: Life): Nudges {
   const nudgeLoop = (name: string): void =>
@@ -385,13 +352,4 @@ function nudgesOf(life: Life): Nudges {
     watch: () => nudgeLoop('watch'),
     webhooks: () => nudgeLoop('webhooks'),
   };
-}
-
-function openWebhookOutbound({ webhooks }: Config, clock: Clock): Outbound {
-  const privateNetworks = webhooks.allowed_networks;
-  return openOutbound({ ports: webhooks.allowed_ports, privateNetworks, namedHosts: [] }, { clock });
-}
-
-function privateRegistriesOf({ images }: Config): PrivateRegistry[] {
-  return images.private_registries.map((registry) => ({ host: registry.host, plainHttp: registry.plain_http }));
 }

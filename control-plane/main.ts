@@ -23,8 +23,10 @@ import type { Fields } from './base/http/operator.ts';
 import { openSealing } from './base/http/sealing.ts';
 import type { InjectedRequest } from './base/http/server.ts';
 import { assertDataDirectories, assertDirectories } from './config-files.ts';
-import { type Config, existingSecret, operatorName, readConfig } from './config.ts';
+import { warningsOf } from './config-warnings.ts';
+import { type Config, configFile, operatorName, readConfig } from './config.ts';
 import type { House, HouseOptions } from './house.ts';
+import { existingSecret } from './secret-file.ts';
 
 /** A start that is to end gives back what it holds within this time. */
 const START_ENDS_MS_MAX = 5_000;
@@ -38,6 +40,7 @@ async function serve(options: { config?: string }): Promise<void> {
   process.umask(0o077);
   const log = createLog('control-plane', config.log_level);
   logWarnings(log);
+  for (const { setting, what } of warningsOf(config, configFile(options.config).path)) log.warn({ setting }, what);
   let house: House | undefined;
   const reload: InjectedRequest = { ...RELOAD, headers: { 'svc-operator': 'SIGHUP' } };
   // The reload logs what is wrong with the files. A process that stands by reads them when it takes over.

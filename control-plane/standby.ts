@@ -7,12 +7,13 @@
 // It listens nowhere before that, so a proxy in front finds the one that serves by asking both.
 import { type Loop, startLoop } from '../shared/loop.ts';
 import type { Db } from './base/db/db.ts';
-import { assertSecretKnown } from './base/http/sealing.ts';
 import type { Systemd } from './base/systemd/systemd.ts';
+import type { ConfigWarning } from './config-warnings.ts';
+import type { SecretFile } from './secret-file.ts';
 import type { Core } from './settings.ts';
 
 export interface Standby {
-  /** Another control plane serves on the database. @throws Error if the database was written with another secret */
+  /** Another control plane serves on the database. @throws Error if the secret of the database is not in our file */
   begin(db: Db): Promise<void>;
   hasBegun(): boolean;
   end(): Promise<void>;
@@ -22,14 +23,19 @@ export interface Standby {
  * A process that stands by counts as started, so systemd expects to hear that it is alive. This tells it until `end`, because the migrations after a
  * takeover may take minutes.
  */
-export function openStandby({ standsBy, alive, alivePeriodMs }: Systemd, core: Omit<Core, 'db'>): Standby {
+export function openStandby(
+  { standsBy, alive, alivePeriodMs }: Systemd,
+  { secretFile, unshared }: { secretFile: Pick<SecretFile, 'assertKnown'>; unshared: ConfigWarning | undefined },
+  core: Omit<Core, 'db' | 'sealing'>,
+): Standby {
   let begun = false;
   let telling: Loop | undefined;
   return {
     begin: async (db) => {
       // Otherwise the takeover would find out.
-      await assertSecretKnown(db.read, core.sealing);
+      await secretFile.assertKnown(db.read);
       begun = true;
+      if (unshared !== undefined) core.log.warn({ setting: unshared.setting }, unshared.what);
       core.log.info(
         'another control plane serves on this database; this one stands by, and takes over when that one ends',
       );

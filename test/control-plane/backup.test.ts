@@ -22,9 +22,10 @@ import { int } from '../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { openSqlite } from '../../control-plane/base/db/sqlite.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
-import { type Config, existingSecret, readConfig } from '../../control-plane/config.ts';
+import { type Config, readConfig } from '../../control-plane/config.ts';
 import { onlineMachineIds } from '../../control-plane/fleet/supply/store.ts';
 import { openHouse } from '../../control-plane/house.ts';
+import { existingSecret } from '../../control-plane/secret-file.ts';
 import { type Clock, systemClock } from '../../shared/clock.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
@@ -163,7 +164,7 @@ describe('a restore', () => {
   test('refuses a file that does not exist', () => expectRefusal(restoreFrom(at('gone.db')), 'there is no backup at'));
   test('refuses a missing secret, and creates none', () => {
     rmSync(config.secret_file);
-    expect(() => existingSecret(config)).toThrow('put the secret that belongs to the database back');
+    expect(() => existingSecret(config)).toThrow('put the file back');
     expect(existsSync(config.secret_file)).toBe(false);
   });
   test('refuses while a daemon runs', async () => {

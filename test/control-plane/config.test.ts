@@ -1,19 +1,10 @@
 // The control plane's configuration: defaults, every rule, and messages that name the line.
-import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import {
-  hostnameOf,
-  mailSettingsOf,
-  oidcSettingsOf,
-  readConfig,
-  readSecret,
-  s3Settings,
-} from '../../control-plane/config.ts';
+import { hostnameOf, mailSettingsOf, oidcSettingsOf, readConfig, s3Settings } from '../../control-plane/config.ts';
 import { JOB_FILE_BYTES_MAX } from '../../shared/limits.ts';
-import { systemRng } from '../../shared/rng.ts';
-import { withoutRoot } from '../kit/without-root.ts';
 
 let directory: string;
 let file: string;
@@ -257,42 +248,6 @@ test('a file that does not exist is reported with the setting that names it', ()
   process.env['SVC_CONFIG'] = '/no/config.yaml';
   expect(() => readConfig(undefined)).toThrow('SVC_CONFIG names /no/config.yaml, which does not exist');
   delete process.env['SVC_CONFIG'];
-});
-
-describe('the secret file', () => {
-  test('is created once, is readable only by its owner, and stays', () => {
-    const config = read(`secret_file: ${directory}/secret`);
-    const first = readSecret(config, systemRng());
-    expect(first).toHaveLength(32);
-    expect(readSecret(config, systemRng())).toEqual(first);
-    expect(statSync(config.secret_file).mode & 0o777).toBe(0o600);
-    expect(readFileSync(config.secret_file, 'utf8').trim()).toBe(first.toString('hex'));
-  });
-  test('that exists is read without writing anything, because the disk may be full', () => {
-    const config = read(`secret_file: ${directory}/secret`);
-    const first = readSecret(config, systemRng());
-    const bytes = (): never => {
-      throw new Error('another secret is made');
-    };
-    expect(readSecret(config, { ...systemRng(), bytes })).toEqual(first);
-  });
-  // Root may have put it back.
-  test('that this user may not read is reported with its setting', async () => {
-    const config = read(`secret_file: ${directory}/secret`);
-    readSecret(config, systemRng());
-    const readAgain = async (): Promise<Buffer> => readSecret(config, systemRng());
-    chmodSync(config.secret_file, 0);
-    chmodSync(directory, 0o755);
-    await expect(withoutRoot(readAgain)).rejects.toThrow(
-      `secret_file names ${directory}/secret, which may not be read by this user`,
-    );
-  });
-  test('with damaged content is refused, not replaced', () => {
-    const config = read(`secret_file: ${directory}/secret`);
-    writeFileSync(config.secret_file, 'short');
-    expect(() => readSecret(config, systemRng())).toThrow('64 hexadecimal characters');
-    expect(readFileSync(config.secret_file, 'utf8')).toBe('short');
-  });
 });
 
 describe('blobs_s3', () => {

@@ -1,10 +1,22 @@
 // A control plane that cannot start, and commands that find no daemon: the message tells the operator why, and nothing that is not needed is made.
 import { once } from 'node:events';
-import { chownSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chownSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { readConfig } from '../../control-plane/config.ts';
+import { openHouse } from '../../control-plane/house.ts';
+import { createLog } from '../../shared/log.ts';
 import { capture } from '../kit/capture.ts';
 
 const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
@@ -41,7 +53,7 @@ const CASES: [string, () => object, RegExp, string[]][] = [
     'a PostgreSQL that does not answer',
     () => ({ database: { postgres: 'postgres://svc:hidden-word@127.0.0.1:1/svc' } }),
     /the database that database\.postgres names cannot be used: connect ECONNREFUSED 127\.0\.0\.1:1/,
-    ['secret'],
+    [],
   ],
 ];
 test.each(CASES)(
@@ -66,6 +78,32 @@ test.each(CASES)(
     expect(readdirSync(own)).toEqual(left);
   },
 );
+
+test('a daemon that does not find the secret of its database makes none, and opens it once the file is back', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'main-start-'));
+  onTestFinished(() => rmSync(dir, { recursive: true }));
+  const disk = join(dir, 'disk');
+  mkdirSync(disk);
+  const path = join(dir, 'config.yaml');
+  const secret = join(disk, 'secret');
+  const own = { admin_socket: join(dir, 'admin.sock'), secret_file: secret, blobs_dir: join(dir, 'blobs') };
+  writeFileSync(path, JSON.stringify({ database: { sqlite: join(dir, 'db') }, ...own }));
+  const startOnce = async (): Promise<string> => {
+    const house = await openHouse(readConfig(path), createLog('test', 'silent'));
+    await house.close();
+    return readFileSync(secret, 'utf8');
+  };
+  const first = await startOnce();
+  renameSync(disk, join(dir, 'unmounted'));
+  mkdirSync(disk);
+  const { code, stderr } = await capture([process.execPath, LAUNCHER, 'serve', '--config', path]);
+  expect([code, stderr]).toEqual([1, expect.stringContaining(`secret_file names ${secret}, which does not exist`)]);
+  expect(stderr).toContain('mount the disk that has it');
+  expect(readdirSync(disk)).toEqual([]);
+  rmSync(disk, { recursive: true });
+  renameSync(join(dir, 'unmounted'), disk);
+  expect(await startOnce()).toBe(first);
+});
 
 describe('a command that finds no daemon', () => {
   let dir: string;

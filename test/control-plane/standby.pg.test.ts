@@ -1,5 +1,14 @@
 // Two control planes on one PostgreSQL database: one serves, and the other stands by and takes over. Both are real processes.
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Client } from 'pg';
@@ -95,7 +104,10 @@ const signUpAt = async ({ port }: Place): Promise<unknown> => {
 };
 
 test('the one that stands by listens nowhere, and takes over with the newest files when the other one ends', async () => {
+  chmodSync(join(dir, 'second', 'secret'), 0o644);
   const other = await standBy();
+  expect(other.output()).toMatch(/"level":40[^\n]*"setting":"secret_file"[^\n]*chmod 600 [^\n]*secret/);
+  expect(other.output()).toMatch(/"level":40[^\n]*"setting":"blobs_s3"[^\n]*keep them in an S3 store/);
   await expect(fetch(`http://127.0.0.1:${second.port}/readyz`)).rejects.toThrow('fetch failed');
   const made = await capture([
     process.execPath,
@@ -141,6 +153,11 @@ test('the log names the socket of the operator where there is one, and a command
   const { primary, secondary } = await serveBoth();
   expect(primary.output()).toContain('admin_socket');
   expect(secondary.output()).not.toContain('admin_socket');
+  const served = `"base_url":"http://127.0.0.1:8080/v1","database":"postgresql"`;
+  expect(primary.output()).toContain(`"role":"primary",${served}`);
+  expect(secondary.output()).toContain(`"role":"secondary",${served}`);
+  expect(primary.output()).not.toContain('keep them in an S3 store');
+  expect(secondary.output()).toContain('keep them in an S3 store');
   const refusalOf = async (...words: string[]): Promise<string> =>
     (await capture([process.execPath, LAUNCHER, 'admin', ...words, '--config', second.config])).stderr;
   expect(await refusalOf('reload')).toContain('A secondary is reloaded with "systemctl reload svc-control-plane"');
@@ -188,6 +205,40 @@ test('one with another secret ends with a sentence in place of standing by', asy
   expect(await other.exited).toEqual({ code: 1, signal: null });
   expect(other.output()).toContain('secret_file does not hold the secret that this database was written under');
   expect(await signUpAt(first)).toBe('invite');
+});
+
+test('one without a secret makes none in place of standing by, and says whose it needs', async () => {
+  rmSync(join(dir, 'second', 'secret'));
+  const other = serve(second);
+  programs.push(other);
+  expect(await other.exited).toEqual({ code: 1, signal: null });
+  expect(other.output()).toContain('each control plane of the database has the same one');
+  expect(readdirSync(join(dir, 'second'))).toEqual(['config.yaml']);
+});
+
+test('of two that start on an empty database at once, only the one that serves makes a secret', async () => {
+  await programs[0]?.stop('SIGTERM');
+  url = await createDatabase(inject('postgresUrl') ?? '', `standby_${process.pid}_${databases}_new`);
+  const started = (
+    [
+      ['first', first],
+      ['second', second],
+    ] as const
+  ).map(([name, place]) => {
+    rmSync(join(dir, name, 'secret'));
+    configure(name, place, {});
+    return { name, program: serve(place) };
+  });
+  programs.push(...started.map(({ program }) => program));
+  const refused = await Promise.race(
+    started.map(async ({ name, program }) => {
+      await program.exited;
+      return { name, output: program.output() };
+    }),
+  );
+  expect(refused.output).toContain('which does not exist');
+  const made = ['first', 'second'].filter((name) => existsSync(join(dir, name, 'secret')));
+  expect(made).toEqual(started.map(({ name }) => name).filter((name) => name !== refused.name));
 });
 
 test('a SIGTERM to one that is about to become the primary ends it with success, and the lease is free', async () => {

@@ -59,6 +59,11 @@ export async function assertSecretFits(db: Db, sealing: Sealing): Promise<void> 
   if (known !== undefined) assertOpens(known, sealing);
 }
 
+/** Whether the database was written under a secret. */
+export async function isSealed(query: Query): Promise<boolean> {
+  return (await query.one(CheckRow, STORED)) !== undefined;
+}
+
 /** The same for a process that may not write yet. @throws Error if the database was written with another secret */
 export async function assertSecretKnown(query: Query, sealing: Sealing): Promise<void> {
   const known = await query.one(CheckRow, STORED);
