@@ -138,6 +138,13 @@ async function restore(file: string, options: CommonOptions & { force?: boolean 
   printAnswer(operator, options, await (await import('./backup.ts')).restore(config, request, core));
 }
 
+async function check({ config }: { config?: string }): Promise<void> {
+  const { path, faults, warnings } = (await import('./check-config.ts')).checkConfig(config);
+  for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`);
+  if (faults.length > 0) throw new Error(faults.join('\n'));
+  process.stdout.write(`no mistake was found in ${path} and the files that it names\n`);
+}
+
 /** Loaded only when needed: a command that reaches the daemon needs none of the rooms. */
 async function openHouse(config: Config, log: Log, options?: HouseOptions): Promise<House> {
   const house = await import('./house.ts');
@@ -159,6 +166,13 @@ program
   .description('run the control plane')
   .option('--config <file>', 'YAML configuration; without it the one that SVC_CONFIG names, or the installed one')
   .action(serve);
+program
+  .command('check-config')
+  .description(
+    'say what is wrong in the configuration and in the files that it names, and change nothing; the daemon need not run',
+  )
+  .option('--config <file>', 'YAML configuration; without it the one that SVC_CONFIG names, or the installed one')
+  .action(check);
 withCommon(program.command('restore <backup>'))
   .description(
     'put the backup of a SQLite database in its place, or into an empty database on PostgreSQL; the daemon must be stopped',

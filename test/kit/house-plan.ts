@@ -36,6 +36,7 @@ export const DAEMONS: readonly Daemon[] = [
       'loops.ts',
       'foundation.ts',
       'backup.ts',
+      'check-config.ts',
       'config-files.ts',
       'config-warnings.ts',
       'operator-files.ts',
