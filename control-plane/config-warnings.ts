@@ -1,4 +1,4 @@
-// What a configuration allows although an operator hardly means it. The daemon starts all the same, and its log says so.
+// What a configuration allows although an operator probably does not want it. The daemon starts all the same, and its log says so.
 import { statSync } from 'node:fs';
 import { isIPv4 } from 'node:net';
 import type { Config } from './config.ts';

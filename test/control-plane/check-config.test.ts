@@ -72,7 +72,7 @@ test('the mistakes of all files are found at once, each of them once', () => {
   );
 });
 
-test('what is only hardly meant is a warning', () => {
+test('what an operator probably does not want is a warning', () => {
   const path = configure({ listen: { host: '0.0.0.0', port: 8080 } });
   expect(checkConfig(path)).toMatchObject({ faults: [], warnings: [expect.stringMatching(/^base_url is /)] });
 });
