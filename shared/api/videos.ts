@@ -26,7 +26,14 @@ export const VideoJob = z
       .enum(['queued', 'in_progress', 'completed', 'failed', 'cancelled', 'expired'])
       .describe('`expired` if the file is gone, or if no server began within two hours'),
     progress: z.int().min(0).max(100).describe('Percent; some models stay at 0 until the end'),
+    prompt: z
+      .string()
+      .nullable()
+      .describe(
+        'The first 500 characters of the prompt. Null once the file is gone, and after the end of a job that made none: the prompt is not kept then',
+      ),
     seconds: z.int().describe('Length of the clip, in seconds'),
+    size: z.string().nullable().describe('Size of the picture, like `1280x720`. Null if the model has one size only'),
     cost_cents: z
       .int()
       .describe('The charge in whole cents, rounded up once for the job. 0 unless the job was completed'),

@@ -241,6 +241,23 @@ describe('delete', () => {
     expect(await money()).toEqual({ posted: ALL - FOUR_SECONDS, held: 0n });
   });
 
+  test('is an event of its own, whether there was a file or not', async () => {
+    const newest = async (): Promise<string | undefined> => {
+      const { json } = await api.call('GET', '/v1/events?limit=1', { key: owner.key });
+      return (json.data as { type: string }[])[0]?.type;
+    };
+    const { id } = await completed();
+    await remove(id);
+    expect(await newest()).toBe('video.deleted');
+    await api.world.clock.advance(1_000);
+    const { id: without } = await submitted();
+    await cancel(without);
+    await api.world.clock.advance(1_000);
+    expect(await newest()).toBe('video.cancelled');
+    await remove(without);
+    expect(await newest()).toBe('video.deleted');
+  });
+
   test('of a job that is not over is 409, which says to cancel it first', async () => {
     const { id } = await submitted();
     const answer = await remove(id);

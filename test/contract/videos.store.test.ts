@@ -1,5 +1,6 @@
 // POST /v1/videos (specification 2.13, 4.8, 7.3): what is taken and at which price, how a job goes on, and what is refused.
 import { describe, expect, test } from 'vitest';
+import { findJob } from '../../control-plane/models/videos/store.ts';
 import { wallet } from '../../control-plane/money/ledger/accounts.ts';
 import type { WireReply } from '../../control-plane/base/http/route.ts';
 import { VideoJob } from '../../shared/api/videos.ts';
@@ -40,7 +41,9 @@ describe('a job', () => {
       model: 'acme/director',
       status: 'queued',
       progress: 0,
+      prompt: 'a cat',
       seconds: 6,
+      size: '1280x720',
       cost_cents: 0,
       cost: '0.00',
       created_at: nowS,
@@ -87,6 +90,24 @@ describe('a job', () => {
     expect(job).toMatchObject({ status: 'failed', cost_cents: 0, error: { code: 'upstream_error' } });
     expect(job.error?.message).toBe('The model could not make this video. Nothing was charged.');
     expect(await money()).toEqual({ posted: ALL, held: 0n });
+  });
+});
+
+describe('the prompt of a job', () => {
+  test('tells videos apart while the file is kept, at most 500 characters of it, and is forgotten with the file', async () => {
+    const { id } = await completed({ prompt: `x${'🦊'.repeat(250)}` });
+    expect(await read({ id })).toMatchObject({ prompt: `x${'🦊'.repeat(249)}…`, size: '832x480' });
+    await api.world.clock.advance(24 * 3_600_000);
+    await api.world.drive();
+    expect(await read({ id })).toMatchObject({ status: 'expired', prompt: null, size: '832x480' });
+    expect((await findJob(api.world.db.read, id))?.request).toBeNull();
+  });
+
+  test('is forgotten at once if there will be no file', async () => {
+    const { id } = await submitted({ model: 'acme/clips' });
+    expect(await read({ id })).toMatchObject({ prompt: 'a cat', size: null });
+    await cancel(id);
+    expect(await read({ id })).toMatchObject({ status: 'cancelled', prompt: null });
   });
 });
 

@@ -45,6 +45,7 @@ export type EventType =
   | 'reservation.short'
   | `fine_tuning_job.${FineTuningState}`
   | `video.${VideoState}`
+  | 'video.deleted'
   | `deposit.${DepositState}`
   | 'session.created'
   | 'session.ended'

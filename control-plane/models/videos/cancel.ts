@@ -48,8 +48,10 @@ export async function deleteJob(named: Named, deps: StepDeps): Promise<void> {
       );
     }
     const patch = { deleted_ms: nowMs, blob_key: null };
-    if (job.status === 'completed') await move(tx, job, { to: 'expired', patch }, { ...deps, nowMs });
-    else await patchJob(tx, job, patch);
+    const event = 'video.deleted';
+    if (job.status === 'completed') await move(tx, job, { to: 'expired', patch, event }, { ...deps, nowMs });
+    else if (await patchJob(tx, job, patch))
+      await deps.events.append(tx, { type: event, subjectId: job.id, orgId: job.org_id, data: {} });
     return job.blob_key;
   });
   if (blobKey !== null) await removeUnnamed(deps.blobs, blobKey);

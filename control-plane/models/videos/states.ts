@@ -3,7 +3,7 @@
 import { mayMove, VIDEO_STATES, type VideoState } from '../../../shared/states.ts';
 import type { Tx } from '../../base/db/db.ts';
 import { revenue, wallet } from '../../money/ledger/accounts.ts';
-import type { Events } from '../../base/events/events.ts';
+import type { Events, EventType } from '../../base/events/events.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
 import { type Job, type Patch, setStatus, patchJob } from './store.ts';
 import type { ErrorCode } from '../../../shared/errors.ts';
@@ -23,18 +23,18 @@ export function isOpen({ status }: Pick<Job, 'status'>): boolean {
 
 /**
  * Moves a job. `completed` charges what was held; every other end releases it. False if the table forbids the move, or if the job has changed
- * since it was read. The job is due at once if something is left to do.
+ * since it was read. The job is due at once if something is left to do. `event` is written in place of the event of the new status.
  */
 export async function move(
   tx: Tx,
   job: Job,
-  { to, patch = {} }: { to: VideoState; patch?: Patch },
+  { to, patch = {}, event = `video.${to}` }: { to: VideoState; patch?: Patch; event?: EventType },
   deps: { ledger: Ledger; events: Pick<Events, 'append'>; nowMs: number },
 ): Promise<boolean> {
   const moved = mayMove(VIDEO_STATES, job.status, to) && (await settle(tx, job, { to, patch }, deps));
   if (!moved) return false;
   const data = { status: to, reason: patch.error_message ?? null };
-  await deps.events.append(tx, { type: `video.${to}`, subjectId: job.id, orgId: job.org_id, data });
+  await deps.events.append(tx, { type: event, subjectId: job.id, orgId: job.org_id, data });
   return true;
 }
 
@@ -45,10 +45,11 @@ async function settle(
   { to, patch }: { to: VideoState; patch: Patch },
   { ledger, nowMs }: { ledger: Ledger; nowMs: number },
 ): Promise<boolean> {
-  const common = { failures: 0, due_ms: nowMs, ...patch };
+  const keepsPrompt = isOpen({ status: to }) || to === 'completed';
+  const common = { failures: 0, due_ms: nowMs, ...(keepsPrompt ? {} : { request: null }), ...patch };
   if (!isOpen(job) || isOpen({ status: to })) return setStatus(tx, job, to, common);
   const charged = to === 'completed' ? job.held_ucents : 0n;
-  const ended = { ...common, charged_ucents: charged, ended_ms: nowMs, request: null };
+  const ended = { ...common, charged_ucents: charged, ended_ms: nowMs };
   if (!(await setStatus(tx, job, to, ended))) return false;
   const customer = wallet(job.org_id);
   await ledger.setHold(tx, holdId(job.id), customer, 0n);

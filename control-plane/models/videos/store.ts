@@ -23,8 +23,10 @@ const JobRow = z.object({
   status: z.enum(['queued', 'in_progress', 'completed', 'failed', 'cancelled', 'expired']),
   progress: int,
   seconds: int,
-  /** Removed at the end of the job, because the prompt belongs to the customer. */
+  /** The prompt belongs to the customer: it is removed with the file, or at the end of a job that has none. */
   request: json(Wanted).nullable(),
+  /** The size of the picture; null if the model has one size. */
+  size: text.nullable(),
   held_ucents: ucents,
   charged_ucents: ucents,
   /** The key of its file, while the file is kept. */
@@ -52,7 +54,7 @@ const JobRow = z.object({
 });
 export type Job = z.infer<typeof JobRow>;
 
-const COLUMNS = sql`id, org_id, api_key_id, model_id, status, progress, seconds, request, held_ucents, charged_ucents, blob_key,
+const COLUMNS = sql`id, org_id, api_key_id, model_id, status, progress, seconds, request, size, held_ucents, charged_ucents, blob_key,
   upstream, upstream_job_id, upstream_open, submissions_lost, failures, error_code, error_message, created_ms, started_ms, committed_ms,
   ended_ms, expires_ms, deleted_ms`;
 
@@ -70,10 +72,12 @@ export type NewJob = Pick<
 
 /** Inserts a job in `queued`, due at once. */
 export async function insertJob(tx: Tx, job: NewJob): Promise<void> {
+  const { size } = job.request.parameters;
   await tx.run(
-    sql`insert into video_jobs (id, org_id, api_key_id, request_id, model_id, status, seconds, request, held_ucents, created_ms, due_ms)
+    sql`insert into video_jobs (id, org_id, api_key_id, request_id, model_id, status, seconds, request, size, held_ucents, created_ms, due_ms)
         values (${job.id}, ${job.org_id}, ${job.api_key_id}, ${job.request_id}, ${job.model_id}, 'queued', ${job.seconds},
-                ${JSON.stringify(job.request)}, ${job.held_ucents}, ${job.created_ms}, ${job.created_ms})`,
+                ${JSON.stringify(job.request)}, ${typeof size === 'string' ? size : null}, ${job.held_ucents}, ${job.created_ms},
+                ${job.created_ms})`,
   );
 }
 

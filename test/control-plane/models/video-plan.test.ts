@@ -17,6 +17,7 @@ const QUEUED: Job = {
   progress: 0,
   seconds: 4,
   request: { prompt: 'x', parameters: { seconds: 4 } },
+  size: null,
   held_ucents: 5n,
   charged_ucents: 0n,
   blob_key: null,

@@ -1,4 +1,4 @@
-// A video from a prompt. The screen follows the job until the video can be shown.
+// A video from a prompt. The screen follows the job until the video can be shown, and lists the videos that were made before.
 import { useMemo, useState } from 'preact/hooks';
 import type { Model } from '../../../../shared/api/model.ts';
 import type { VideoJob } from '../../../../shared/api/videos.ts';
@@ -6,20 +6,11 @@ import { post } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
 import { duration } from '../core/format.ts';
 import { openSameKey } from '../core/same-key.ts';
-import { useAction } from '../parts/forms.tsx';
-import { Badge, Note, Problem, type Tone } from '../parts/layout.tsx';
+import { Note, Problem } from '../parts/layout.tsx';
 import { type PromptBody, PromptCard } from './prompt-card.tsx';
+import { CancelVideo, isOpen, VideoStatus, Videos } from './videos.tsx';
 
 const REREAD_MS = 3_000;
-
-const TONES: Record<VideoJob['status'], Tone> = {
-  queued: 'info',
-  in_progress: 'info',
-  completed: 'ok',
-  failed: 'bad',
-  cancelled: '',
-  expired: '',
-};
 
 export function Video({ model }: { model: Model }) {
   const [id, setId] = useState<string>();
@@ -30,36 +21,28 @@ export function Video({ model }: { model: Model }) {
   };
   const words = { path: '/videos', submit: 'Make the video', busy: 'Asking…' };
   return (
-    <PromptCard model={model} parameters={model.parameters ?? []} {...words} ask={ask}>
-      {id !== undefined && <Job key={id} id={id} />}
-    </PromptCard>
+    <div class="stack">
+      <PromptCard model={model} parameters={model.parameters ?? []} {...words} ask={ask}>
+        {id !== undefined && <Job key={id} id={id} />}
+      </PromptCard>
+      <Videos modelId={model.id} show={setId} />
+    </div>
   );
 }
 
 function Job({ id }: { id: string }) {
   const path = `/v1/videos/${id}`;
   const { data, error, reload } = useResource<VideoJob>(path, { on: [{ type: 'video', id }], everyMs: REREAD_MS });
-  const cancel = useAction(async () => {
-    await post(`${path}/cancel`);
-    await reload();
-  });
   const job = data.value;
   if (job === undefined)
     return error.value === undefined ? null : <Problem error={error.value} retry={() => void reload()} />;
-  const isOpen = job.status === 'queued' || job.status === 'in_progress';
   return (
     <div class="turn stack tight">
       <div class="row far">
-        <span>
-          <Badge tone={TONES[job.status]}>{job.status.replace('_', ' ')}</Badge> <code class="small">{id}</code>
-        </span>
-        {isOpen && (
-          <button class="btn sm" type="button" disabled={cancel.isBusy} onClick={() => void cancel.run()}>
-            {cancel.isBusy ? 'Cancelling…' : 'Cancel'}
-          </button>
-        )}
+        <code class="small">{id}</code>
+        {isOpen(job) && <CancelVideo id={id} done={reload} />}
       </div>
-      {isOpen && <progress max={100} value={job.progress} aria-label={`Progress of ${id}`} />}
+      <VideoStatus job={job} />
       {job.status === 'completed' && (
         <>
           <video class="made" controls src={`${path}/content`} aria-label="The video" />
@@ -74,7 +57,6 @@ function Job({ id }: { id: string }) {
           {job.error.message} <code>{job.error.code}</code>
         </Note>
       )}
-      {cancel.error !== undefined && <Problem error={cancel.error} />}
     </div>
   );
 }
