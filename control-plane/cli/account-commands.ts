@@ -173,7 +173,7 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     ],
     rows: 'data',
     pages: 'cursor',
-    columns: ['bucket_start', 'instance_id', 'gpu_type', 'gpu_seconds', 'cost_cents'],
+    columns: ['bucket_start', 'instance_id', 'gpu_type', 'gpu_seconds', 'cost'],
     id: 'instance_id',
   },
   {

@@ -21,7 +21,7 @@ export const MODEL_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/models',
     rows: 'data',
-    columns: ['id', 'modality', 'status', 'context_length', 'pricing'],
+    columns: ['id', 'modality', 'status', 'context_length', 'max_output_tokens', 'fine_tune_base_model', 'pricing'],
   },
   {
     words: ['model', 'get'],
@@ -30,14 +30,18 @@ export const MODEL_COMMANDS: readonly PlainCommand[] = [
     path: '/models/{id}',
     columns: [
       'id',
+      'aliases',
       'modality',
       'status',
       'owned_by',
       'context_length',
+      'max_output_tokens',
+      'supported_parameters',
       'pricing',
       'fine_tunable',
       'fine_tune_base_model',
     ],
+    parts: [{ of: 'parameters', columns: ['name', 'type', 'default', 'enum', 'min', 'max'] }],
   },
   {
     words: ['model', 'receipts'],
@@ -90,8 +94,16 @@ export const MODEL_COMMANDS: readonly PlainCommand[] = [
     path: '/fine_tuning/jobs',
     body: { method: { type: 'lora' } },
     options: [
-      { flags: '--model <model>', help: 'a base model of svc model list', in: 'body', to: 'model', required: true },
+      {
+        flags: '--model <model>',
+        help: 'a FINE_TUNE_BASE_MODEL of svc model list',
+        in: 'body',
+        to: 'model',
+        required: true,
+      },
       { flags: '--file <id>', help: 'the training file', in: 'body', to: 'training_file', required: true },
+      { flags: '--method <method>', help: 'lora or qlora; lora without it', in: 'body', to: 'method.type' },
+      { flags: '--rank <number>', help: 'rank of the adapter', in: 'body', to: 'method.lora.lora_r', as: 'number' },
       {
         flags: '--budget <usd>',
         help: 'the most that the job may cost; by default what the quote of the file names',

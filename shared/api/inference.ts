@@ -36,6 +36,12 @@ export const INSTEAD: Readonly<Record<string, string>> = {
     'Use POST /v1/chat/completions and send all messages each time: no conversation is stored. Official clients have chat.completions.create',
   '/v1/completions': 'Use POST /v1/chat/completions with the prompt as the message of a user',
   '/v1/moderations': 'Use POST /v1/chat/completions with a model that judges texts. GET /v1/models lists the models',
+  '/v1/batches':
+    'Send the requests one by one, side by side: no batches are kept. POST /v1/embeddings takes many texts at once',
+  '/v1/assistants': 'Use POST /v1/chat/completions with the instructions as a system message: no assistants are stored',
+  '/v1/threads': 'Use POST /v1/chat/completions and send all messages each time: no conversation is stored',
+  '/v1/vector_stores': 'Use POST /v1/embeddings and keep the vectors in a database of your own',
+  '/v1/rerank': 'Use POST /v1/embeddings and compare the vectors yourself: this service has no models for reranking',
   '/v1/audio': 'This service has no models for sound. GET /v1/models lists the models that it has',
   '/v1/realtime': 'Use POST /v1/chat/completions with stream: true, which sends the answer as it comes into being',
 };

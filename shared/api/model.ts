@@ -15,6 +15,11 @@ const ModelPricing = z.strictObject({
     .describe('Always USD. A cent is a hundredth of a dollar. A microcent is a millionth of a cent'),
   input_per_1m_tokens_cents: amount.optional().describe('Price for a million tokens of the prompt'),
   output_per_1m_tokens_cents: amount.optional().describe('Price for a million tokens of the answer'),
+  min_charge_cents: amount
+    .optional()
+    .describe(
+      'What each request costs at least. Only models for embeddings have it: their requests are charged in whole cents',
+    ),
   economy_input_per_1m_tokens_cents: amount
     .optional()
     .describe(
@@ -61,6 +66,12 @@ export const Model = z
     author: z.string().optional().describe('Who made it'),
     category: Modality.optional().describe('The same as `modality`'),
     context_length: z.int().optional().describe('Maximum number of tokens of the prompt and the answer together'),
+    max_output_tokens: z
+      .int()
+      .optional()
+      .describe(
+        'Longest answer of a chat model, in tokens. A chat without `max_tokens` may be as long, and that much is held for it',
+      ),
     created: z.int().optional().describe('When the model was created, in Unix seconds'),
     fine_tunable: z.boolean().optional().describe('Whether jobs can fine-tune it; absent means false'),
     fine_tune_base_model: z

@@ -78,6 +78,7 @@ describe('a model', () => {
       author: 'Acme Labs',
       category: 'chat',
       context_length: 8_192,
+      max_output_tokens: 1_024,
       created: 1_764_547_200,
       fine_tunable: false,
       supported_parameters: ['max_tokens', 'stop', 'stream', 'stream_options', 'temperature', 'top_p'],
@@ -92,6 +93,8 @@ describe('a model', () => {
     expect(image['parameters']).toEqual([
       { name: 'size', type: 'enum', default: '512x512', enum: ['512x512', '1024x1024'] },
     ]);
+    const { json: embedding } = await api.call('GET', '/v1/models/acme/embedder', { key });
+    expect(embedding['pricing']).toEqual({ currency: 'USD', input_per_1m_tokens_cents: 2, min_charge_cents: 1 });
     const { json: video } = await api.call('GET', '/v1/models/acme/filmer', { key });
     expect(video).toMatchObject({
       status: 'coming_soon',
@@ -160,6 +163,11 @@ describe('a refusal of an inference path is the envelope', () => {
     ['/v1/responses/resp_1', '/v1/chat/completions'],
     ['/v1/completions', '/v1/chat/completions'],
     ['/v1/moderations', '/v1/chat/completions'],
+    ['/v1/batches', 'POST /v1/embeddings'],
+    ['/v1/assistants', '/v1/chat/completions'],
+    ['/v1/threads/thread_1/runs', '/v1/chat/completions'],
+    ['/v1/vector_stores', '/v1/embeddings'],
+    ['/v1/rerank', '/v1/embeddings'],
     ['/v1/audio/speech', 'GET /v1/models'],
     ['/v1/audio/transcriptions', 'GET /v1/models'],
     ['/v1/realtime', 'stream: true'],

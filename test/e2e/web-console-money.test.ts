@@ -246,7 +246,8 @@ test('a model makes a video in the playground: its progress, its file, its lengt
   await page.locator('.turn .badge', { hasText: 'queued' }).waitFor();
   videos.usual = { status: 'in_progress', progress: 40 };
   await passes(1);
-  await expect.poll(() => page.getByRole('progressbar').getAttribute('value')).toBe('40');
+  const shown = page.locator('.turn').getByRole('progressbar');
+  await expect.poll(() => shown.getAttribute('value')).toBe('40');
   await expectWell();
   for (const job of videos.jobs) Object.assign(job, { status: 'completed', progress: 100 });
   const film = page.waitForResponse((response) => response.url().endsWith('/content'));
@@ -283,7 +284,10 @@ test('examples are uploaded, and a job trains with them within its budget, also 
   await page.goto(`${pages.origin}/console/fine-tuning`);
   const examples = page.getByLabel('Examples');
   await expect.poll(() => examples.locator('option').count()).toBe(FURTHER_FILES + 1);
-  await examples.selectOption('chats.jsonl');
+  expect(await examples.locator('option').last().textContent()).toMatch(
+    /^chats\.jsonl, 1\.\d kB, [\d:]+ UTC, …[0-9a-z]{8}$/,
+  );
+  await examples.selectOption({ index: FURTHER_FILES });
   const budget = page.getByLabel('Budget in dollars');
   await budget.fill('1');
   await press('Start the job');
@@ -312,7 +316,7 @@ test('the balance shows what is held for the job, and the bill what the model ha
 
 test('a job without a budget holds what its quote names, as its two lines do', async () => {
   await page.goto(`${pages.origin}/console/fine-tuning`);
-  await page.getByLabel('Examples').selectOption('chats.jsonl');
+  await page.getByLabel('Examples').selectOption({ index: FURTHER_FILES });
   const lines = page.locator('.cmd.long code');
   const budget = page.getByLabel('Budget in dollars');
   const shown = async (typed: string, count: number): Promise<string> => {

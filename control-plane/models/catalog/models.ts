@@ -46,6 +46,9 @@ const Pricing = z.strictObject({
 });
 export type Pricing = z.infer<typeof Pricing>;
 
+/** What an embeddings request costs at least, in cents (specification 8). */
+export const EMBEDDINGS_CENTS_MIN = 1;
+
 const Name = /^[A-Za-z0-9][\w.-]{0,95}(\/[A-Za-z0-9][\w.-]{0,95})?$/;
 const TokenCount = z.int().min(1).max(100_000_000);
 
@@ -123,6 +126,11 @@ export function parseModels(text: string, fileName: string): CatalogModel[] {
     upstreams: upstreams.map(withKey),
     economy: economy && { ...economy, upstreams: economy.upstreams.map(withKey) },
   }));
+}
+
+/** The longest answer of a chat model, in tokens. The context bounds it too. */
+export function longestAnswer({ max_output_tokens: most, context_length: context = 0 }: CatalogModel): number {
+  return most ?? context;
 }
 
 function withKey({ api_key_file: file, ...upstream }: z.infer<typeof Upstream>): Upstream {

@@ -2,7 +2,7 @@
 import type { Modality, Model } from '../../../shared/api/model.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { type Callable, ECONOMY } from './catalog.ts';
-import type { CatalogModel, Pricing } from './models.ts';
+import { type CatalogModel, EMBEDDINGS_CENTS_MIN, longestAnswer, type Pricing } from './models.ts';
 
 /** The parameters that all models of a modality accept. */
 const PARAMETERS: Partial<Record<Modality, readonly string[]>> = {
@@ -18,7 +18,12 @@ export function modelView(model: CatalogModel, wakes: WakesOf): Model {
   return {
     ...viewOf(model),
     ...wakeTime(`${model.id}${ECONOMY}`, wakes),
-    pricing: { ...pricingView(model.pricing), ...economyPrices(model), ...trainingPrices(model) },
+    pricing: {
+      ...pricingView(model.pricing),
+      ...leastCharge(model),
+      ...economyPrices(model),
+      ...trainingPrices(model),
+    },
   };
 }
 
@@ -35,6 +40,10 @@ export function callableView({ model, tier, pricing }: Callable, wakes: WakesOf)
     ...wakeTime(id, wakes),
     pricing: pricingView(pricing),
   };
+}
+
+function leastCharge({ modality }: CatalogModel): Partial<Model['pricing']> {
+  return modality === 'embedding' ? { min_charge_cents: EMBEDDINGS_CENTS_MIN } : {};
 }
 
 function economyPrices({ economy }: CatalogModel): Partial<Model['pricing']> {
@@ -69,6 +78,7 @@ function viewOf(model: CatalogModel): Omit<Model, 'pricing'> {
     ...(author === undefined ? {} : { author }),
     category: modality,
     ...(context_length === undefined ? {} : { context_length }),
+    ...(modality === 'chat' ? { max_output_tokens: longestAnswer(model) } : {}),
     ...(created === undefined ? {} : { created }),
     fine_tunable: tuning !== undefined,
     ...(tuning === undefined ? {} : { fine_tune_base_model: tuning.base_model }),

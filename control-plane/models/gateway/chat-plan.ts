@@ -3,7 +3,7 @@ import type { ChatRequest, TokenUsage } from '../../../shared/api/chat.ts';
 import { CHAT_DEFAULTS, isNothing } from '../../../shared/api/nothings.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
-import type { CatalogModel } from '../catalog/models.ts';
+import { type CatalogModel, longestAnswer } from '../catalog/models.ts';
 import { type ChatBound, chatBound, chatUcents } from './price.ts';
 import { assertSupported } from '../catalog/parameters.ts';
 import { contextExceeded } from './upstream-refusals.ts';
@@ -86,8 +86,8 @@ function limitOf(body: ChatRequest, most: number, { id }: CatalogModel): number 
 }
 
 function limitsOf(model: CatalogModel): { contextLength: number; maxOutputTokens: number } {
-  const { context_length: contextLength, max_output_tokens: maxOutputTokens } = model;
+  const { context_length: contextLength } = model;
   if (contextLength === undefined)
     throw new Error(`the catalogue lets no chat model in without context_length: ${model.id}`);
-  return { contextLength, maxOutputTokens: maxOutputTokens ?? contextLength };
+  return { contextLength, maxOutputTokens: longestAnswer(model) };
 }

@@ -3,7 +3,7 @@
 import type { ChatMessage, TokenUsage } from '../../../shared/api/chat.ts';
 import { ceilToCents, UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { pixelsOf } from '../catalog/parameters.ts';
-import type { Pricing } from '../catalog/models.ts';
+import { EMBEDDINGS_CENTS_MIN, type Pricing } from '../catalog/models.ts';
 
 /** Tokens that a chat template adds around the conversation, with a system prompt of its own. */
 const TEMPLATE_TOKENS = 256;
@@ -66,10 +66,12 @@ export function estimatedTokens(inputs: readonly string[]): number {
   return inputs.reduce((sum, input) => sum + Math.ceil(Buffer.byteLength(input) / BYTES_PER_TOKEN), 0);
 }
 
+const LEAST_UCENTS = BigInt(EMBEDDINGS_CENTS_MIN) * UCENTS_PER_CENT;
+
 /** The price in microcents, rounded up to the next whole cent, and at least one cent (specification 4.8). */
 export function embeddingsUcents(tokens: number, { input_per_1m_tokens_cents: input = 0 }: Pricing): bigint {
   const charge = ceilToCents(BigInt(tokens) * BigInt(input));
-  return charge > UCENTS_PER_CENT ? charge : UCENTS_PER_CENT;
+  return charge > LEAST_UCENTS ? charge : LEAST_UCENTS;
 }
 
 /** An estimate from the text alone, for servers that do not count. It is rather too low than too high. */

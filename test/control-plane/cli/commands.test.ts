@@ -155,6 +155,40 @@ describe('each command that is one request', () => {
   });
 });
 
+test('a job can be one of QLoRA, with a rank of its own', async () => {
+  const bodies: unknown[] = [];
+  const answer: typeof fetch = async (url, init) => {
+    bodies.push(await new Request(url, init).json());
+    return Response.json({ id: 'ftjob_1' });
+  };
+  const strange = openSvc({ baseUrl: 'https://api.test/v1', key: 'svc_live_x', fetch: answer });
+  const words = ['job', 'create', '--model', 'tiny-base', '--file', 'file_1'];
+  await strange.run(...words);
+  await strange.run(...words, '--method', 'qlora', '--rank', '8');
+  strange.close();
+  const job = { model: 'tiny-base', training_file: 'file_1' };
+  expect(bodies).toEqual([
+    { ...job, method: { type: 'lora' } },
+    { ...job, method: { type: 'qlora', lora: { lora_r: 8 } } },
+  ]);
+});
+
+test('a model shows its longest answer, its other names and what requests may set; the list has the base of a job', async () => {
+  const { stdout } = await svc.run('model', 'get', 'acme/tunable');
+  expect(stdout).toMatch(/^aliases +tunable$/m);
+  expect(stdout).toMatch(/^max_output_tokens +1024$/m);
+  expect(stdout).toMatch(/^supported_parameters +max_tokens,/m);
+  expect((await svc.run('model', 'list')).stdout).toMatch(
+    /^ID .* FINE_TUNE_BASE_MODEL .*\n(.*\n)*acme\/tunable .* tiny-base /,
+  );
+});
+
+test('usage has the exact cost, like the API', () => {
+  const usage = named.find(([words]) => words === 'usage show')?.[1];
+  expect(usage?.columns).toContain('cost');
+  expect(usage?.columns).not.toContain('cost_cents');
+});
+
 test('the bill shows people what each section and each line took, and not only the balances', async () => {
   const { stdout } = await svc.run('bill');
   expect(stdout).toMatch(/^totals\nSECTION +AMOUNT\ndeposit +10000\.00$/m);

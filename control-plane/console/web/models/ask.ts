@@ -16,14 +16,23 @@ export interface Answer {
   finish: string | undefined;
 }
 
+interface Listeners {
+  begin(receiptId: string | undefined): void;
+  tell(soFar: Answer): void;
+}
+
 export type Question = Pick<ChatRequest, 'model' | 'messages' | 'temperature' | 'max_tokens'>;
 
-/** Calls `tell` after each piece. Resolves with the whole answer. @throws ApiError, also during the answer; DOMException if `signal` aborts */
-export async function ask(question: Question, signal: AbortSignal, tell: (soFar: Answer) => void): Promise<Answer> {
+/**
+ * Calls `begin` with the id of the receipt, and `tell` after each piece. Resolves with the whole answer.
+ * @throws ApiError, also during the answer; DOMException if `signal` aborts
+ */
+export async function ask(question: Question, signal: AbortSignal, { begin, tell }: Listeners): Promise<Answer> {
   const body = { ...question, stream: true, stream_options: { include_usage: true } };
   const beganMs = performance.now();
   const response = await send('POST', '/v1/chat/completions', body, { signal });
   const receiptId = response.headers.get('x-receipt-id') ?? undefined;
+  begin(receiptId);
   let answer: Answer = { text: '', firstMs: undefined, textMs: 0, usage: undefined, receiptId, finish: undefined };
   for await (const { data } of eventsIn(response)) {
     answer = after(answer, data, performance.now() - beganMs);

@@ -130,8 +130,9 @@ function Limits({ draft: { temperature, maxTokens }, change, ruleOf }: LimitsPro
   );
 }
 
-function TurnView({ turn: { question, answer, cost, isOver } }: { turn: Turn }) {
-  const speed = answer === undefined ? undefined : tokensPerSecond(answer);
+function TurnView({ turn }: { turn: Turn }) {
+  const { question, answer, isOver } = turn;
+  const isStopped = isOver && answer?.finish === undefined;
   return (
     <>
       <div class="turn">
@@ -141,28 +142,37 @@ function TurnView({ turn: { question, answer, cost, isOver } }: { turn: Turn }) 
       <div class="turn" aria-busy={!isOver}>
         <h3>Answer</h3>
         <p class="said">{answer?.text ?? (isOver ? 'none' : 'Waiting for the first token…')}</p>
-        {isOver && answer?.finish === undefined && <p class="small quiet">It was stopped before its end.</p>}
+        {isStopped && <p class="small quiet">It was stopped before its end.</p>}
         {answer?.finish === 'length' && <p class="small quiet">It ended at the most tokens that were allowed.</p>}
       </div>
-      {answer !== undefined && (
-        <dl class="stats">
-          <Stat label="First token" value={answer.firstMs === undefined ? '–' : `${Math.round(answer.firstMs)} ms`} />
-          <Stat label="Speed" value={speed === undefined ? '–' : `${Math.round(speed)} tokens/s`} />
-          <Stat
-            label="Tokens in + out"
-            value={
-              answer.usage === undefined
-                ? '–'
-                : `${count(answer.usage.prompt_tokens)} + ${count(answer.usage.completion_tokens)}`
-            }
-          />
-          <Stat label="Cost" value={cost ?? '–'} />
-        </dl>
-      )}
+      <Stats turn={turn} />
       <span class="sr" role="status">
-        {isOver ? 'The answer is complete' : ''}
+        {statusOf({ isOver, isStopped })}
       </span>
     </>
+  );
+}
+
+function statusOf({ isOver, isStopped }: { isOver: boolean; isStopped: boolean }): string {
+  if (!isOver) return '';
+  return isStopped ? 'The answer was stopped' : 'The answer is complete';
+}
+
+/** What was measured, and what the receipt says. An answer that was stopped has its tokens from the receipt. */
+function Stats({ turn: { answer, cost, usage: charged } }: { turn: Turn }) {
+  if (answer === undefined && cost === undefined) return null;
+  const speed = answer === undefined ? undefined : tokensPerSecond(answer);
+  const usage = answer?.usage ?? charged;
+  return (
+    <dl class="stats">
+      <Stat label="First token" value={answer?.firstMs === undefined ? '–' : `${Math.round(answer.firstMs)} ms`} />
+      <Stat label="Speed" value={speed === undefined ? '–' : `${Math.round(speed)} tokens/s`} />
+      <Stat
+        label="Tokens in + out"
+        value={usage === undefined ? '–' : `${count(usage.prompt_tokens)} + ${count(usage.completion_tokens)}`}
+      />
+      <Stat label="Cost" value={cost ?? '–'} />
+    </dl>
   );
 }
 

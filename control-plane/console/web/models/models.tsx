@@ -10,7 +10,7 @@ import { Segments } from '../parts/segments.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
 import { Chat } from './chat.tsx';
 import { Image } from './image.tsx';
-import { hasEconomy, pricesOf } from './prices.ts';
+import { hasEconomy, pricesOf, wakesIn } from './prices.ts';
 import { Video } from './video.tsx';
 
 type Show = Modality | 'all';
@@ -100,7 +100,7 @@ function Name({ model, choose }: { model: Model; choose(id: string): void }) {
   const facts = [
     modality,
     ...(isTunable === true ? ['can be fine-tuned'] : []),
-    ...(wakes === undefined ? [] : [`economy wakes in ${wakes.p50} s, mostly below ${wakes.p95} s`]),
+    ...(wakes === undefined ? [] : [wakesIn(wakes)]),
   ];
   return (
     <>

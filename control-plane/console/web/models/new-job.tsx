@@ -7,12 +7,15 @@ import type { Model } from '../../../../shared/api/model.ts';
 import { FILES_PER_ORG_MAX } from '../../../../shared/limits.ts';
 import { parsed, post, send } from '../core/api.ts';
 import { useReads, useResource } from '../core/data.ts';
+import { bytes, shortId, time } from '../core/format.ts';
 import { openSameKey } from '../core/same-key.ts';
 import { useTyped } from '../core/typed.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, Select, useAction } from '../parts/forms.tsx';
 import { Card, Note, Problem } from '../parts/layout.tsx';
 import { Quotes } from './quotes.tsx';
+
+const MS = 1_000;
 
 type Method = 'lora' | 'qlora';
 const METHODS: readonly (readonly [Method, string])[] = [
@@ -81,7 +84,7 @@ function JobForm({ bases, files }: { bases: readonly string[]; files: readonly F
             <Select
               label="Examples"
               value={file}
-              options={files.map(({ id, filename }) => [id, filename] as const)}
+              options={files.map((each) => [each.id, labelOf(each)] as const)}
               onValue={setFile}
               rule={action.ruleOf('training_file')}
             />
@@ -102,6 +105,11 @@ function JobForm({ bases, files }: { bases: readonly string[]; files: readonly F
       </div>
     </Card>
   );
+}
+
+/** Several files may have one name. */
+function labelOf({ id, filename, bytes: size, created_at: atS }: FileObject): string {
+  return `${filename}, ${bytes(size)}, ${time(new Date(atS * MS).toISOString())} UTC, …${shortId(id)}`;
 }
 
 /** What the job would cost. The quote is requested again if another file is chosen. */
@@ -127,11 +135,10 @@ interface JobBody {
   svc?: { max_budget_usd: number };
 }
 
-/** The command for the same job. `svc job create` can make only LoRA jobs, so other jobs use `svc api`. */
-function lineOf(body: JobBody): string {
-  if (body.method.type !== 'lora') return `svc api POST /fine_tuning/jobs --body ${quoted(JSON.stringify(body))}`;
-  const { model, training_file: file, suffix, svc } = body;
+/** The command for the same job. */
+function lineOf({ model, training_file: file, method, suffix, svc }: JobBody): string {
+  const type = method.type === 'lora' ? '' : ` --method ${method.type}`;
   const budget = svc === undefined ? '' : ` --budget ${svc.max_budget_usd}`;
   const name = suffix === undefined ? '' : ` --suffix ${quoted(suffix)}`;
-  return `svc job create --model ${quoted(model)} --file ${quoted(file)}${budget}${name}`;
+  return `svc job create --model ${quoted(model)} --file ${quoted(file)}${type}${budget}${name}`;
 }

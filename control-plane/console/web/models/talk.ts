@@ -1,5 +1,7 @@
 // A conversation: its turns, the one that is being answered, and the request that asks the next.
 import { useEffect, useRef, useState } from 'preact/hooks';
+import type { TokenUsage } from '../../../../shared/api/chat.ts';
+import type { Receipt } from '../../../../shared/api/receipt.ts';
 import { ApiError } from '../core/api.ts';
 import { may } from '../core/session.ts';
 import { useTyped } from '../core/typed.ts';
@@ -11,6 +13,8 @@ export interface Turn {
   answer: Answer | undefined;
   /** The charge of the receipt; undefined until it is known. */
   cost: string | undefined;
+  /** Tokens that a stopped answer was charged for. Its model server has sent no count to the browser. */
+  usage?: Pick<TokenUsage, 'prompt_tokens' | 'completion_tokens'> | undefined;
   isOver: boolean;
 }
 
@@ -42,12 +46,26 @@ export function useTalk(modelId: string, giveBack: (question: string) => void): 
   }, []);
   const change = (more: Partial<Turn>): void =>
     setTurns((before) => before.map((turn, index) => (index === before.length - 1 ? { ...turn, ...more } : turn)));
-  const run = async (question: Question, signal: AbortSignal, began: () => void): Promise<void> => {
-    const { receiptId } = await ask(question, signal, (answer) => {
+  /** Another question may have been asked, or the conversation been cleared, before the receipt is there. */
+  const showCharge = async (asked: Asked, receiptId: string | undefined): Promise<void> => {
+    if (receiptId === undefined || !may('billing: read')) return;
+    const charge = chargeOf(await receiptOf(receiptId));
+    setTurns((before) => before.map((turn, index) => (isTurn(turn, index, asked) ? { ...turn, ...charge } : turn)));
+  };
+  const run = async (asked: Asked, question: Question, signal: AbortSignal, began: () => void): Promise<void> => {
+    let receiptId: string | undefined;
+    const tell = (answer: Answer): void => {
       began();
       change({ answer });
-    });
-    if (receiptId !== undefined && may('billing: read')) change({ cost: costText(await receiptOf(receiptId)) });
+    };
+    try {
+      await ask(question, signal, { begin: (id) => (receiptId = id), tell });
+    } catch (failure) {
+      // The receipt is closed once the service has noticed that the stream was cut. Nobody waits for that.
+      if (signal.aborted) void showCharge(asked, receiptId).catch(() => undefined);
+      throw failure;
+    }
+    await showCharge(asked, receiptId);
   };
   return {
     turns,
@@ -60,9 +78,10 @@ export function useTalk(modelId: string, giveBack: (question: string) => void): 
       setBusy(true);
       setError(undefined);
       setTurns((before) => [...before, { question: text, answer: undefined, cost: undefined, isOver: false }]);
+      const asked = { index: turns.length, text };
       let hasBegun = false;
       try {
-        await run(question, stop.signal, () => (hasBegun = true));
+        await run(asked, question, stop.signal, () => (hasBegun = true));
       } catch (failure) {
         if (!(failure instanceof ApiError)) {
           if (!stop.signal.aborted) throw failure;
@@ -81,6 +100,23 @@ export function useTalk(modelId: string, giveBack: (question: string) => void): 
     stop: () => running.current?.abort(),
     clear: () => setTurns(NO_TURNS),
   };
+}
+
+/** The place of a turn in the conversation, and its question. */
+interface Asked {
+  index: number;
+  text: string;
+}
+
+function isTurn({ question }: Turn, index: number, asked: Asked): boolean {
+  return index === asked.index && question === asked.text;
+}
+
+function chargeOf(receipt: Receipt): Pick<Turn, 'cost' | 'usage'> {
+  const { prompt_tokens: prompt, completion_tokens: completion } = receipt;
+  const usage =
+    prompt === null || completion === null ? undefined : { prompt_tokens: prompt, completion_tokens: completion };
+  return { cost: costText(receipt), usage };
 }
 
 const isUnanswered = ({ answer, isOver }: Turn): boolean => answer === undefined && !isOver;
