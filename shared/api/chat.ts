@@ -82,6 +82,14 @@ const ChatFields = z.strictObject({
     .optional()
     .describe('Penalty for tokens, growing with how often the text already has them. Only if the model supports it'),
   user: User.optional(),
+  safety_identifier: User.optional().describe(
+    'Official clients send it in place of `user`. It is kept on the receipt if there is no `user`',
+  ),
+  prompt_cache_key: z
+    .string()
+    .max(512)
+    .optional()
+    .describe('It changes nothing: conversations with the same beginning go to the same server anyway'),
   metadata: Metadata.optional(),
 });
 export type ChatRequest = z.infer<typeof ChatFields>;

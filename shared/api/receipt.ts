@@ -33,7 +33,10 @@ export const Receipt = z
     api_key_id: z.string().describe('The API key or the session that it came with'),
     model: z.string().describe('Canonical id of the model'),
     tier: z.enum(['serverless', 'economy']).describe('Whose price was charged'),
-    user: z.string().nullable().describe('The `user` of the request. Null if it had none'),
+    user: z
+      .string()
+      .nullable()
+      .describe('The `user` of the request, or else its `safety_identifier`. Null if it had neither'),
     metadata: z.record(z.string(), z.string()).describe('The `metadata` of the request; empty if it had none'),
     state: z
       .enum(['open', 'settled', 'released'])

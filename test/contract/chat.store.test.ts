@@ -292,6 +292,26 @@ describe('the request to the server', () => {
 });
 
 describe('a request is refused', () => {
+  // Specification 7.3: 402 insufficient balance.
+  test('if the balance does not cover its longest answer: the message says how to need less, and what others hold', async () => {
+    const { db, rooms } = api.world;
+    const account = { kind: 'customer_wallet', ownerId: owner.orgId } as const;
+    const hold = (id: string, leaveUcents: bigint): Promise<void> =>
+      db.tx('test', async (tx) => {
+        const { availableUcents } = await rooms.ledger.balance(tx, account);
+        await rooms.ledger.setHold(tx, id, account, availableUcents - leaveUcents);
+      });
+    await hold('test:1', 20_000n);
+    const refused = expectRefused(PATH, await ask(), 'insufficient_balance');
+    expect(refused.text).toMatch(
+      /^This needs \$0\.\d+ and \$0\.0002 is available\. \$9999\.\d+ is held for other requests/,
+    );
+    expect(refused.text).toContain(
+      'It is for an answer of at most 1024 tokens: a smaller max_tokens (or max_completion_tokens) lowers it. Add funds, or try again then.',
+    );
+    expect((await ask({ max_completion_tokens: 5 })).status).toBe(200);
+  });
+
   // Specification 9: An unsupported-parameter error message refers to v1.1 of the inference surface.
   // Specification 1: Tool calling, JSON mode and structured outputs are rejected and never silently ignored.
   test.each([

@@ -44,6 +44,8 @@ function official(Major: typeof OpenAI): Client {
     top_p: 1,
     store: false,
     user: 'ann',
+    prompt_cache_key: 'key-1',
+    safety_identifier: 'sha-1',
     metadata: { team: 'a' },
     response_format: { type: 'text' as const },
   };

@@ -69,6 +69,13 @@ test('a receipt keeps the user and the metadata of any request, and the list can
   expect(JSON.stringify(upstream.asked)).not.toMatch(/ann|bob|team/);
 });
 
+test('a receipt keeps the safety_identifier of a chat in place of a user, and no prompt_cache_key reaches a server', async () => {
+  await ask(owner.key, { safety_identifier: 'sha-1', prompt_cache_key: 'key-1' });
+  await ask(owner.key, { safety_identifier: 'sha-1', user: 'ann' });
+  expect((await list()).json.data).toMatchObject([{ user: 'ann' }, { user: 'sha-1' }]);
+  expect(JSON.stringify(upstream.asked)).not.toMatch(/sha-1|key-1/);
+});
+
 test('a page of the receipts of one user leads on to receipts of that user only', async () => {
   for (const user of ['ann', 'bob', 'ann']) await ask(owner.key, { user });
   const cursor = String((await list('?user=ann&limit=1')).json.next_cursor);

@@ -57,8 +57,10 @@ export interface NewRequest {
   callable: Callable;
   /** The most that the request can cost, in microcents. It is held until the request is closed. */
   boundUcents: bigint;
+  /** The longest answer of a chat, in tokens, which `boundUcents` pays for. */
+  maxTokens?: number;
   /** What the caller has written into its body for the receipt. */
-  body: { user?: string | undefined; metadata?: Metadata | undefined };
+  body: { user?: string | undefined; safety_identifier?: string | undefined; metadata?: Metadata | undefined };
 }
 
 export interface OpenRequest {
@@ -142,7 +144,7 @@ export function openRequests(deps: RequestsDeps): Requests {
     const { signal, stopping, leave } = enter(id, request, { living, slots, stopped });
     try {
       const opened = await db.hot(openReceipt(receipt));
-      if (opened === 'not_covered') await ledger.refuse(db.read, wallet(caller.orgId), boundUcents);
+      if (opened === 'not_covered') await ledger.refuse(db.read, wallet(caller.orgId), boundUcents, shorterOf(request));
       if (opened === 'key_ended') deps.refuseKey(caller.principalId);
     } catch (error) {
       leave();
@@ -245,11 +247,17 @@ function receiptOf(
     request_id: requestId,
     model_id: callable.model.id,
     tier: callable.tier,
-    end_user: body.user ?? null,
+    end_user: body.user ?? body.safety_identifier ?? null,
     metadata: body.metadata ?? null,
     held_ucents: boundUcents,
     opened_ms: nowMs,
   };
+}
+
+/** How a chat needs less. Without a limit of its own, it is held at the longest answer of the model. */
+function shorterOf({ maxTokens }: NewRequest): string | undefined {
+  if (maxTokens === undefined) return undefined;
+  return `It is for an answer of at most ${maxTokens} tokens: a smaller max_tokens (or max_completion_tokens) lowers it.`;
 }
 
 async function sweep(living: Ring<Living>, signal: AbortSignal, deps: RequestsDeps): Promise<number> {

@@ -33,8 +33,8 @@ export interface Ledger {
   holdAtOnce(tx: Tx, id: string, account: AccountRef, amountUcents: bigint): Promise<void>;
   /** Sets the hold to `wantedUcents`, or to less if the account does not cover it, and returns the amount. */
   coverHold(tx: Tx, id: string, account: AccountRef, wantedUcents: bigint): Promise<bigint>;
-  /** @throws ServiceError `insufficient_balance` with what is available now */
-  refuse(query: Query, account: AccountRef, neededUcents: bigint): Promise<never>;
+  /** @throws ServiceError `insufficient_balance` with what is available and held now, and `advice`, a sentence on how to need less */
+  refuse(query: Query, account: AccountRef, neededUcents: bigint, advice?: string): Promise<never>;
   /** Reads what is available and locks the account, so that nobody else spends it before the end of the transaction. */
   availableNow(tx: Tx, account: AccountRef): Promise<bigint>;
   /** Zero for an account that was never used. */
@@ -54,13 +54,8 @@ export function openLedger(deps: { clock: Clock }): Ledger {
     return { postedUcents: posted, heldUcents: held, availableUcents: posted - held };
   };
 
-  const refuse: Ledger['refuse'] = async (query, account, neededUcents) => {
-    const { availableUcents } = await balance(query, account);
-    const needed = shortDollarText(neededUcents, 'up');
-    return fail('insufficient_balance', {
-      detail: `This needs $${needed} and $${shortDollarText(availableUcents, 'down')} is available. Add funds and try again.`,
-    });
-  };
+  const refuse: Ledger['refuse'] = async (query, account, neededUcents, advice) =>
+    fail('insufficient_balance', { detail: refusalText(await balance(query, account), neededUcents, advice) });
 
   const setHold: Ledger['setHold'] = async (tx, id, account, amountUcents) => {
     if (amountUcents === 0n) return releaseHold(tx, id, account);
@@ -110,6 +105,18 @@ export function openLedger(deps: { clock: Clock }): Ledger {
       return covered;
     },
   };
+}
+
+function refusalText({ availableUcents, heldUcents }: Balance, neededUcents: bigint, advice?: string): string {
+  const available = shortDollarText(availableUcents, 'down');
+  const sentences = [`This needs $${shortDollarText(neededUcents, 'up')} and $${available} is available.`];
+  if (heldUcents > 0n)
+    sentences.push(
+      `$${shortDollarText(heldUcents, 'down')} is held for other requests and rentals that are open. What they do not use comes back when they end.`,
+    );
+  if (advice !== undefined) sentences.push(advice);
+  const isEnoughLater = heldUcents > 0n && availableUcents + heldUcents >= neededUcents;
+  return [...sentences, isEnoughLater ? 'Add funds, or try again then.' : 'Add funds and try again.'].join(' ');
 }
 
 interface NewHold {

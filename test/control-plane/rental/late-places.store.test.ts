@@ -58,7 +58,9 @@ describe('with a balance of which running instances hold a part for later hours'
     await world.drive();
     expect(await findInstance(world.db.read, id)).toMatchObject({
       status: 'error',
-      status_reason: 'This needs $15.00 and $14.04 is available. Add funds and try again.',
+      status_reason: expect.stringMatching(
+        /^This needs \$15\.00 and \$14\.04 is available\. \$0\.96 is held for other requests and rentals that are open\./,
+      ),
     });
   });
 });
