@@ -65,7 +65,9 @@ const PASSING: ReadonlySet<number> = new Set([408, 429]);
 export const UNREACHABLE = 'unreachable';
 
 const OauthError = z.looseObject({ error: z.string(), error_description: z.string() });
-const InferenceError = z.looseObject({ error: z.looseObject({ code: z.string().nullish(), message: z.string() }) });
+const InferenceError = z.looseObject({
+  error: z.looseObject({ code: z.string().nullish(), message: z.string(), param: z.string().nullish() }),
+});
 
 /** @throws SvcError if the key cannot be an API key */
 export function openClient(given: ClientDeps): Client {
@@ -230,7 +232,8 @@ async function refusalOf(response: Response, { signal }: SvcRequest): Promise<Sv
     isFinal: status < 500 && !PASSING.has(status),
     ...(status === 401 ? { next: 'Sign in: svc auth login' } : {}),
     ...(requestId === undefined ? {} : { requestId }),
-    ...(problem === undefined ? {} : { fields: problem.errors.map(({ field }) => field) }),
+    fields:
+      problem?.errors.map(({ field }) => field) ?? (typeof inference?.param === 'string' ? [inference.param] : []),
   });
 }
 

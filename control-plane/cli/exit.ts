@@ -65,12 +65,17 @@ export function knownError(error: unknown, interrupted?: AbortSignal): SvcError 
 export function inOptions(error: unknown, optionOf: ReadonlyMap<string, string>): unknown {
   if (!(error instanceof SvcError) || error.refusal.next !== undefined) return error;
   const { message, fields = [] } = error.refusal;
-  const paths = [message, ...fields].join(' ').match(/[a-z_]+(?:\.[a-z_]+)*/g) ?? [];
-  const members = new Set(paths.map((path) => memberAt(path, optionOf)));
+  const members = new Set([...fields, ...membersIn(message)].map((path) => memberAt(path, optionOf)));
   const named = [...optionOf].filter(([member]) => members.has(member));
   if (named.length === 0) return error;
   const next = `${named.map(([member, option]) => `${member} is ${option}`).join(', ')}.`;
   return new SvcError(error.exit, { ...error.refusal, next });
+}
+
+/** The members that a sentence names: in backquotes, or a word that no language has. A word like "name" may only be a word of the sentence. */
+function membersIn(sentence: string): string[] {
+  const quoted = [...sentence.matchAll(/`([a-z_.]+)`/g)].map(([, path = '']) => path);
+  return [...quoted, ...(sentence.match(/\b[a-z]+(?:[._][a-z]+)+\b/g) ?? [])];
 }
 
 /** The member at this path, or the one that has it inside, as `env` has `env.path`. */

@@ -77,7 +77,7 @@ describe('against the API,', () => {
     { options: [...H100, '--env', 'my-path=x'], named: ['--env'] },
     {
       options: [...H100, '--min-cuda', '12.8', '--tier', 'reserved'],
-      named: ['--tier', 'what --only-region, --min-vram'],
+      named: ['what --only-region, --min-vram'],
     },
   ])('a refusal of $options names the option', async ({ options, named }) => {
     const refused = await svcOf().run(...CREATE, ...options);
