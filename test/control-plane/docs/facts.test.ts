@@ -14,6 +14,7 @@ import { CreateInstance } from '../../../shared/api/instance.ts';
 import { Problem } from '../../../shared/api/problem.ts';
 import { Requirements } from '../../../shared/api/requirements.ts';
 import { ERRORS } from '../../../shared/errors.ts';
+import { UPLOAD_BYTES_MAX } from '../../../shared/limits.ts';
 import { DAEMONS } from '../../kit/house-plan.ts';
 import { blocksOf, headingsOf, pageOf, readPages, yamlOf } from '../../kit/manual/documents.ts';
 
@@ -95,6 +96,26 @@ test('the table of values that ask for nothing has every field', () => {
     ...rows,
     ['any member that is not required', '`null`'],
   ]);
+});
+
+test('the limits of requests to models that two pages name are the defaults', () => {
+  const file = join(dir, 'empty.yaml');
+  writeFileSync(file, '');
+  const { rate_limits: rates, ...open } = readConfig(file);
+  const [key, org] = [open.open_inference_requests_per_key, open.open_inference_requests_per_org];
+  const { inference_per_key_per_second: keyRate, inference_per_org_per_second: orgRate } = rates;
+  const prose = docs('models').text.replaceAll(/\s+/g, ' ');
+  expect(prose).toContain(
+    `A key may send ${keyRate} requests to models each second and have ${key} open, and all keys of an organisation ${orgRate} and ${org},`,
+  );
+  const limits = new Map(tableOf('api-conventions', 'Limits').map(([what = '', limit = '']) => [what, limit]));
+  expect(limits.get('requests to models of one key')).toBe(
+    `${keyRate} each second, bursts of ${rates.inference_burst}; ${key} open at once`,
+  );
+  expect(limits.get('requests to models of all keys of one organisation')).toBe(
+    `${orgRate} each second, bursts of ${rates.inference_burst_per_org}; ${org} open at once`,
+  );
+  expect(limits.get('bytes of one upload in parts')).toBe(`${UPLOAD_BYTES_MAX / 1024 ** 3} GiB`);
 });
 
 test('the example of a refusal is a problem document', () => {
