@@ -1,5 +1,6 @@
 // `check-config`: whether the daemon would start with the configuration and the files that it names. Nothing is created, and no database is opened.
 import { existsSync } from 'node:fs';
+import { systemClock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';
 import { createLog } from '../shared/log.ts';
 import { warningsOf } from './config-warnings.ts';
@@ -35,7 +36,7 @@ export function checkConfig(file: string | undefined): CheckedConfig {
   return { path, faults: [...new Set(faults)], warnings };
 }
 
-const log = createLog('control-plane', 'silent');
+const deps = { clock: systemClock(), log: createLog('control-plane', 'silent') };
 
 /** The files are read one by one, so that a mistake in one of them does not hide those in the others. */
 const PARTS: readonly ((config: Config) => unknown)[] = [
@@ -43,8 +44,8 @@ const PARTS: readonly ((config: Config) => unknown)[] = [
   (config) => readEnvironments(config.environments_file),
   (config) => readModels(config.models_file),
   ({ deposits }) => (deposits === undefined ? undefined : depositSettings(deposits)),
-  (config) => openCertificates({ ...config, apps: undefined }, log),
-  (config) => openCertificates({ ...config, tls: undefined }, log),
+  (config) => openCertificates({ ...config, apps: undefined }, deps),
+  (config) => openCertificates({ ...config, tls: undefined }, deps),
   mailSettingsOf,
   oidcSettingsOf,
   s3Settings,
@@ -52,7 +53,7 @@ const PARTS: readonly ((config: Config) => unknown)[] = [
 ];
 
 /** All that the daemon reads at its start. */
-const readAll = (config: Config): unknown => readFiles(config, log);
+const readAll = (config: Config): unknown => readFiles(config, deps);
 
 function faultOf(read: () => unknown): string[] {
   try {

@@ -66,7 +66,7 @@ export async function openHouse(config: Config, log: Log, options: HouseOptions 
   const ids = createIds(clock, rng);
   const { readAgain = (): Config => config, standsBy = false, stopping } = options;
   // Reads the operator's files first, so that a mistake in them is reported before anything is created.
-  const before = readFiles(config, log);
+  const before = readFiles(config, { clock, log });
   const outside = { clock, rng, ids, log };
   const secretFile = openSecretFile(config, outside);
   const metrics = openMetrics();
@@ -82,7 +82,7 @@ export async function openHouse(config: Config, log: Log, options: HouseOptions 
   try {
     stopping?.throwIfAborted();
     // A process that stood by has read its files long ago.
-    const files = standby.hasBegun() ? readLatest(before, readAgain, log) : before;
+    const files = standby.hasBegun() ? readLatest(before, readAgain, outside) : before;
     return houseOn(foundation, files, { outside, metrics, readAgain, systemd, standby });
   } catch (error) {
     // A process that keeps the lease would not end, and would keep others from starting.

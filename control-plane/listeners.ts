@@ -1,14 +1,16 @@
 // The sockets of the house: the API, the metrics, the applications, and the public ports of instances.
 import { HTTP_CONNECTIONS_PER_ADDRESS_MAX } from '../shared/limits.ts';
+import type { Clock } from '../shared/clock.ts';
 import type { Log } from '../shared/log.ts';
 import { LINK_PATH, STREAMS_PATH } from '../shared/protocol/link.ts';
 import type { Audit } from './admin/audit.ts';
 import { operatorSessionRoutes } from './admin/admin.ts';
 import { metricsRoute } from './admin/status-routes.ts';
 import { openAddressLimit } from './base/http/address-limit.ts';
+import type { Measure } from './base/http/metrics.ts';
 import type { RateLimitOptions } from './base/http/rate-limits.ts';
 import { type Http, type HttpDeps, openHttp } from './base/http/server.ts';
-import { openTls, type Tls, type TlsFiles } from './base/http/listen.ts';
+import { openTls, type Tls, type TlsFiles } from './base/http/tls.ts';
 import { type Brings, brought } from './brings.ts';
 import type { Config } from './config.ts';
 import { openPeerStreamsListener, type PeerStreamsListener } from './fleet/link/peer-streams-listener.ts';
@@ -111,7 +113,7 @@ function bringsOfSockets(http: Http, publicPorts: PublicPorts, certificates: Cer
       },
     ],
     forgets: [{ what: 'idempotency_keys', run: http.purgeIdempotencyKeys }],
-    measures: portMeasures(publicPorts),
+    measures: [...portMeasures(publicPorts), certificateMeasure(certificates)],
   };
 }
 
@@ -122,10 +124,14 @@ export interface Certificates {
 }
 
 /** @throws Error if certificate files cannot be used */
-export function openCertificates(config: Config, log: Log): Certificates {
-  const open = (setting: string, files: TlsFiles | undefined): Tls | undefined =>
-    files === undefined ? undefined : openTls(setting, files, { log });
-  const [api, apps] = [open('tls', config.tls), open('apps.tls', config.apps?.tls)];
+export function openCertificates(config: Config, deps: { clock: Clock; log: Log }): Certificates {
+  const open = (setting: string, files: TlsFiles | undefined, hosts: string[]): Tls | undefined =>
+    files === undefined ? undefined : openTls({ setting, hosts }, files, deps);
+  const { base_url: url, peer_url: peerUrl, apps: site } = config;
+  const urls = [url, ...(peerUrl === undefined ? [] : [peerUrl])].filter((each) => each.startsWith('https:'));
+  const api = open('tls', config.tls, [...new Set(urls.map(hostOf))]);
+  // An application is at a name below the domain, so a wildcard must cover it.
+  const apps = open('apps.tls', site?.tls, site === undefined ? [] : [`any.${site.domain}`]);
   return {
     api,
     apps,
@@ -133,6 +139,25 @@ export function openCertificates(config: Config, log: Log): Certificates {
       api?.refresh();
       apps?.refresh();
     },
+  };
+}
+
+function hostOf(url: string): string {
+  return new URL(url).hostname.replace(/^\[(.*)\]$/, '$1');
+}
+
+/** It has no samples if this process serves no TLS. */
+export function certificateMeasure({ api, apps }: Pick<Certificates, 'api' | 'apps'>): Measure {
+  return {
+    name: 'svc_certificate_expires_timestamp_seconds',
+    help: 'When the certificate expires that this control plane serves, by the setting that names it',
+    kind: 'gauge',
+    labels: ['setting'],
+    everywhere: true,
+    read: () =>
+      [api, apps]
+        .filter((tls) => tls !== undefined)
+        .map(({ setting, expiresMs }) => ({ labels: { setting }, value: expiresMs() / 1_000 })),
   };
 }
 

@@ -1,5 +1,6 @@
 // Reads the files of the operator: the settings that the configuration makes for the rooms, certificates, and passwords.
 import { isDeepStrictEqual } from 'node:util';
+import type { Clock } from '../shared/clock.ts';
 import type { Log } from '../shared/log.ts';
 import { messageOf } from '../shared/errors.ts';
 import { ucentsFromDollars } from '../shared/money.ts';
@@ -31,21 +32,28 @@ export interface Stores {
 }
 
 /** @throws Error that names the setting or the file, and the mistake in it */
-export function readFiles(config: Config, log: Log): OperatorFiles {
+export function readFiles(config: Config, deps: { clock: Clock; log: Log }): OperatorFiles {
   return {
     config,
     settings: settingsOf(config),
-    certificates: openCertificates(config, log),
+    certificates: openCertificates(config, deps),
     stores: { mail: mailSettingsOf(config), s3: s3Settings(config) },
   };
 }
 
 /** The files as they are now. If there is a mistake in one of them, it is logged, and they count as they were `before`. */
-export function readLatest(before: OperatorFiles, readAgain: () => Config, log: Log): OperatorFiles {
+export function readLatest(
+  before: OperatorFiles,
+  readAgain: () => Config,
+  deps: { clock: Clock; log: Log },
+): OperatorFiles {
   try {
-    return readFiles(readAgain(), log);
+    return readFiles(readAgain(), deps);
   } catch (error) {
-    log.error({ detail: messageOf(error) }, 'the files of the operator have a mistake; they count as they were before');
+    deps.log.error(
+      { detail: messageOf(error) },
+      'the files of the operator have a mistake; they count as they were before',
+    );
     return before;
   }
 }

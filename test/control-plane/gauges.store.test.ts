@@ -8,6 +8,7 @@ import { parse } from 'yaml';
 import { z } from 'zod';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { FREE_COUNTED_MAX } from '../../control-plane/rental/endpoints/endpoints.ts';
+import { certificateMeasure } from '../../control-plane/listeners.ts';
 import { portMeasures } from '../../control-plane/rental/edge/public-ports.ts';
 import { addMeasures, type Metrics, openMetrics } from '../../control-plane/base/http/metrics.ts';
 import type { Gateway } from '../../control-plane/models/gateway/gateway.ts';
@@ -30,7 +31,8 @@ beforeEach(async () => {
   metrics = openMetrics();
   loops = [];
   const brings = world.brings({ loops: () => loops });
-  addMeasures(metrics.registry, [...brought(brings, 'measures'), ...portMeasures({ unopened: () => 0 })]);
+  const ofSockets = [...portMeasures({ unopened: () => 0 }), certificateMeasure({ api: undefined, apps: undefined })];
+  addMeasures(metrics.registry, [...brought(brings, 'measures'), ...ofSockets]);
 });
 afterEach(() => world.close());
 

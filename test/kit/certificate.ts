@@ -14,8 +14,8 @@ export interface Certificate {
 export interface Authority {
   /** PEM of the authority. A client that trusts it trusts the certificates that it issues. */
   cert: string;
-  /** `names` are subject alternative names like `DNS:example.com` and `IP:127.0.0.1`. */
-  issue(names: readonly string[]): Certificate;
+  /** `names` are subject alternative names like `DNS:example.com` and `IP:127.0.0.1`; `days` from now until it expires: 1 if left out. */
+  issue(names: readonly string[], days?: number): Certificate;
 }
 
 const NEW_KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
@@ -36,17 +36,17 @@ export function makeAuthority(): Authority {
     openssl(['req', '-x509', ...NEW_KEY, '-keyout', file('key'), '-out', file('cert'), ...what]);
     return { key: readFileSync(file('key'), 'utf8'), cert: readFileSync(file('cert'), 'utf8') };
   });
-  return { cert: own.cert, issue: (names) => issue(own, names) };
+  return { cert: own.cert, issue: (names, days = 1) => issue(own, names, days) };
 }
 
-function issue(authority: Certificate, names: readonly string[]): Certificate {
+function issue(authority: Certificate, names: readonly string[], days: number): Certificate {
   return inFolder((file) => {
     writeFileSync(file('ca.key'), authority.key);
     writeFileSync(file('ca'), authority.cert);
     writeFileSync(file('extensions'), `subjectAltName=${names.join(',')}\n`);
     openssl(['req', '-new', ...NEW_KEY, '-keyout', file('key'), '-out', file('request'), '-subj', '/CN=test']);
     const by = ['-CA', file('ca'), '-CAkey', file('ca.key'), '-extfile', file('extensions')];
-    openssl(['x509', '-req', '-in', file('request'), ...by, '-days', '1', '-out', file('cert')]);
+    openssl(['x509', '-req', '-in', file('request'), ...by, '-days', String(days), '-out', file('cert')]);
     return { key: readFileSync(file('key'), 'utf8'), cert: readFileSync(file('cert'), 'utf8') };
   });
 }

@@ -4,7 +4,7 @@ import { get } from 'node:http';
 import { get as getSecurely } from 'node:https';
 import { join, resolve } from 'node:path';
 import { askDaemon, type CommandDeps } from '../../control-plane/admin/command.ts';
-import type { TlsFiles } from '../../control-plane/base/http/listen.ts';
+import type { TlsFiles } from '../../control-plane/base/http/tls.ts';
 import { operatorName } from '../../control-plane/config.ts';
 import { systemClock } from '../../shared/clock.ts';
 import { type Authority, type Certificate, makeCertificate } from './certificate.ts';

@@ -24,11 +24,12 @@ import { openRateLimits, type RateLimitOptions } from './rate-limits.ts';
 import { type Route, storesSomething, type WireReply } from './route.ts';
 import { finish, pathOf, type RouteDeps, sendError, serveRoute } from './serve-route.ts';
 import type { Sealing } from './sealing.ts';
-import { type Tls, listenOn, type ListenAddress, silentConnections } from './listen.ts';
+import { listenOn, type ListenAddress, silentConnections } from './listen.ts';
 import { afterRest, leaveUnread, limitArrival, REQUEST_MS_MAX, UPLOAD_MS_MAX } from './uploads.ts';
 import { openPassOn, type Primary } from './pass-on.ts';
 import { openUnsent, type Unsent } from './unsent.ts';
 import { systemRoutes } from './system-routes.ts';
+import type { Tls } from './tls.ts';
 import { answerUnusual, endWith, refuseUnread } from './unread-requests.ts';
 import { openUpgrades, type UpgradeListener, type Upgrades } from './upgrades.ts';
 

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Peers } from '../../../../control-plane/base/http/peers.ts';
-import type { Tls } from '../../../../control-plane/base/http/listen.ts';
+import type { Tls } from '../../../../control-plane/base/http/tls.ts';
 import { codeOf } from '../../../../shared/errors.ts';
 import { createLog } from '../../../../shared/log.ts';
 import { makeCertificate } from '../../../kit/certificate.ts';
@@ -251,7 +251,8 @@ describe('headers', () => {
     ['the primary', ['Strict-Transport-Security', 'max-age=1'], 'max-age=1'],
   ])('that tell browsers to speak TLS are there once if they are from %s', async (_whom, theirs, expected) => {
     const certificate = makeCertificate(['IP:127.0.0.1']);
-    const tls: Tls = { options: () => certificate, serve: () => undefined, refresh: () => undefined };
+    const unused = { setting: 'tls', refresh: () => undefined, expiresMs: () => 0 };
+    const tls: Tls = { options: () => certificate, serve: () => undefined, ...unused };
     const own = await openPlanes({ http: { tls, isOnlyTls: true } });
     own.believed = planes.believed;
     onRequest = (_request, response) => void response.writeHead(200, theirs).end();
