@@ -67,7 +67,7 @@ export interface Blobs {
   open(key: string): Promise<OpenBlob | undefined>;
   /** Does nothing if the blob does not exist. */
   remove(key: string): Promise<void>;
-  /** Size and free space of the disk, and what blobs must leave free of it; undefined if there is no disk, or no directory yet. */
+  /** Size and free space of the disk, and what blobs must leave free of it; undefined if there is no disk. */
   disk(): Promise<{ bytes: number; freeBytes: number; reserveBytes: number } | undefined>;
   /** Makes a URL for one request without an API key. @throws Error if it would be valid for longer than `PRESIGNED_MS_MAX` */
   presign(permission: Permission): Promise<PresignedRequest>;

@@ -41,7 +41,7 @@ export function blobsBrings({ clock, blobs, presignedUrls, urlKeys, namedBy }: D
   };
 }
 
-/** The metrics are 0 before the first blob, and if the blobs are in S3. */
+/** The metrics are 0 if the blobs are in S3. */
 function diskMeasures(blobs: Blobs): Measure[] {
   const measure = (name: string, help: string, of: 'bytes' | 'freeBytes' | 'reserveBytes'): Measure => ({
     name,

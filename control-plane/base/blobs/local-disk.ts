@@ -82,7 +82,7 @@ export function openDiskBlobs(directory: string, deps: DiskBlobsDeps): Blobs {
     remove: (key) => rm(pathOf(key), { force: true }),
     disk: async () => {
       const disk = await measureDisk(directory);
-      return disk && { ...disk, reserveBytes: reserveOf(disk, deps.reserve) };
+      return { ...disk, reserveBytes: reserveOf(disk, deps.reserve) };
     },
     presign: async (permission) => allowed(permission, await deps.presignedUrls.signer()),
     presignAll: async (permissions) => {

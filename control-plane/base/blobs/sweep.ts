@@ -1,7 +1,7 @@
 // The disk under the blob store: durable directories, the free space that must remain, and the removal of leftovers of dead processes. A sweep never
 // removes a blob with a row, or a young one.
 import { readdir, rm, stat, open, statfs } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { codeOf } from '../../../shared/errors.ts';
@@ -53,14 +53,17 @@ export async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** `freeBytes` is the space that this user may fill. Undefined if the path does not exist. */
-export async function measureDisk(path: string): Promise<{ bytes: number; freeBytes: number } | undefined> {
+/**
+ * `freeBytes` is the space that this user may fill. A folder that the first blob will make is on the disk of the nearest one above it that is there,
+ * so that a disk which is full already is seen before that.
+ */
+export async function measureDisk(path: string): Promise<{ bytes: number; freeBytes: number }> {
   try {
     const { blocks, bavail, bsize } = await statfs(path);
     return { bytes: blocks * bsize, freeBytes: bavail * bsize };
   } catch (error) {
-    if (codeOf(error) === 'ENOENT') return undefined;
-    throw error;
+    if (codeOf(error) !== 'ENOENT') throw error;
+    return measureDisk(dirname(path));
   }
 }
 
@@ -74,11 +77,11 @@ export interface DiskReserve {
 /** Whether `moreBytes` fit without using up the reserve. */
 export async function leavesReserve(path: string, reserve: DiskReserve, moreBytes: number): Promise<boolean> {
   const disk = await measureDisk(path);
-  return disk === undefined || disk.freeBytes - moreBytes >= reserveOf(disk, reserve);
+  return disk.freeBytes - moreBytes >= reserveOf(disk, reserve);
 }
 
 export function reserveOf({ bytes }: { bytes: number }, reserve: DiskReserve): number {
-  return Math.max(reserve.share * bytes, reserve.bytes);
+  return Math.ceil(Math.max(reserve.share * bytes, reserve.bytes));
 }
 
 async function sweepPlace(

@@ -1,6 +1,6 @@
 // What only the blob store on the local disk does: file modes, the space of the disk, and its incomplete files.
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, statfsSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -24,6 +24,23 @@ import {
 const never = new AbortController().signal;
 
 openStoreForEachTest();
+
+test('the disk is measured before the first write makes the folder, and its reserve is a whole number of bytes', async () => {
+  const store = openDiskBlobs(join(directory, 'not', 'made'), {
+    clock,
+    ids: createIds(clock, systemRng()),
+    log: createLog('test', 'silent'),
+    reserve: { share: 0.1, bytes: 1 },
+    presignedUrls: NO_URLS,
+  });
+  const { blocks, bsize } = statfsSync(tmpdir());
+  const reserveBytes = Math.ceil(0.1 * blocks * bsize);
+  expect(await store.disk()).toMatchObject({
+    bytes: blocks * bsize,
+    freeBytes: expect.any(Number) as number,
+    reserveBytes,
+  });
+});
 
 describe('a write', () => {
   test('that does not fit on the disk is storage_full and leaves nothing', async () => {
