@@ -9,6 +9,7 @@ import { accountsBrings } from './base/accounts/brings.ts';
 import { blobsBrings } from './base/blobs/brings.ts';
 import { dbBrings } from './base/db/brings.ts';
 import type { Secondaries } from './base/db/members.ts';
+import type { Primacy } from './base/db/primacy.ts';
 import type { DiskUse } from './base/db/readiness.ts';
 import type { Query } from './base/db/db.ts';
 import type { Forgets } from './base/db/pieces.ts';
@@ -122,6 +123,8 @@ export interface Process {
   startedMs: number;
   /** Number of the start: each start on the database has a higher one. 0 until this process is the primary. */
   epoch(): number;
+  /** Since when this process is the primary, and how it became that; undefined until it is. */
+  primacy(): Primacy | undefined;
   /** The control planes that serve beside this one; undefined if there can be none. */
   secondaries?: Secondaries | undefined;
   /** Reads the use of the disk with the database; undefined if the database is on a PostgreSQL server. */
@@ -200,12 +203,16 @@ export function brought<
   return brings.flatMap((room) => (room[part] ?? []) as NonNullable<Brings[Part]>[number][]);
 }
 
-function baseBrings({ db, clock, ids }: Core, rooms: Rooms, { cursors, keep, secondaries }: Process): Wing<'base'> {
+function baseBrings(
+  { db, clock, ids }: Core,
+  rooms: Rooms,
+  { cursors, keep, secondaries, primacy }: Process,
+): Wing<'base'> {
   const { accounts, users, sshKeys, events, operations, blobs } = rooms;
   const { presignedUrls, urlKeys, files, videos, fineTuning } = rooms;
   const namedBy = { files: files.namedBlobs, videos: videos.namedBlobs, finetuning: fineTuning.namedBlobs };
   return {
-    'base/db': dbBrings({ readiness: rooms.readiness, secondaries }),
+    'base/db': dbBrings({ readiness: rooms.readiness, secondaries, primacy }),
     'base/http': {},
     'base/blobs': blobsBrings({ clock, blobs, presignedUrls, urlKeys, namedBy }),
     'base/outbound': {},

@@ -9,7 +9,7 @@ import { refuseHalfRestored } from './base/db/backup.ts';
 import { type Db, DbError } from './base/db/db.ts';
 import type { OnCommit } from './base/db/group-commit.ts';
 import { type Held, isFree, releaseLease, seeLease, type SeenLease, takeLease } from './base/db/lease.ts';
-import { keepRenewing, openSight, POLL_MS } from './base/db/lease-keeping.ts';
+import { type Former, keepRenewing, openSight, POLL_MS } from './base/db/lease-keeping.ts';
 import {
   addressOf,
   announce,
@@ -18,9 +18,11 @@ import {
   leaveMembers,
   type Members,
   membersOf,
+  nameOf,
 } from './base/db/members.ts';
 import { assertMigratable, isCurrent, migrate, prepareDatabase, type RoomMigrations } from './base/db/migrate.ts';
 import { openPostgres, type PostgresDb } from './base/db/postgres.ts';
+import { beginPrimacy, type Primacy } from './base/db/primacy.ts';
 import { openSqlite } from './base/db/sqlite.ts';
 import type { Primary } from './base/http/pass-on.ts';
 import type { Config } from './config.ts';
@@ -85,6 +87,8 @@ export interface Foundation {
   members: Members;
   /** Number of the start: each start on the database has a higher one. 0 until this process is the primary. */
   epoch(): number;
+  /** Since when this process is the primary, and how it became that; undefined until it is. */
+  primacy(): Primacy | undefined;
   /** Who serves what only the primary serves. */
   primary(): Primary;
   /**
@@ -108,10 +112,10 @@ interface Deps {
   /** SQLite calls it if the disk is full; true if it freed space. */
   makeRoom?: (() => boolean) | undefined;
   /**
-   * PostgreSQL: called once if another control plane serves. Then this one waits until it can take over, however long that is. If this is left out,
-   * the wait ends with `database_in_use` as soon as the other one has renewed its lease.
+   * PostgreSQL: called once if another control plane serves, with its name. Then this one waits until it can take over, however long that is. If
+   * this is left out, the wait ends with `database_in_use` as soon as the other one has renewed its lease.
    */
-  onStandBy?: ((db: Db) => Promise<void>) | undefined;
+  onStandBy?: ((db: Db, primary: string) => Promise<void>) | undefined;
   /** PostgreSQL: where other control planes reach this one. With it, this one need not wait: it may serve beside one that has such a URL too. */
   peerUrl?: string | undefined;
   /** Ends the start: what this process holds is given back, and the promise rejects with the reason. A migration in progress is not waited for. */
@@ -130,6 +134,7 @@ export async function openFoundation(database: Config['database'], deps: Deps): 
       db,
       members: membersOf(db, id),
       epoch: place.epoch,
+      primacy: place.primacy,
       primary: place.primary,
       onPrimary: place.onPrimary,
       stay: place.stay,
@@ -179,8 +184,7 @@ function openLoss(log: Log): { lose(why: string): void; onLost: Foundation['onLo
 }
 
 /** The place of this process among the control planes of its database. */
-interface Place extends Pick<Foundation, 'primary' | 'onPrimary' | 'stay'> {
-  epoch(): number;
+interface Place extends Pick<Foundation, 'epoch' | 'primacy' | 'primary' | 'onPrimary' | 'stay'> {
   leave(): Promise<void>;
 }
 
@@ -195,7 +199,8 @@ async function enterAlone(db: Db, deps: EnterDeps): Promise<Place> {
   if (held === undefined)
     throw new DbError('database_in_use', 'another control plane holds the lease on this database');
   await unlessStopped(migrate(db, SCHEMA, deps), deps.stopping);
-  return placeOfPrimary(held, () => releaseLease(db, held));
+  const primacy = await beginPrimacy(db, undefined, deps);
+  return placeOfPrimary(held, primacy, () => releaseLease(db, held));
 }
 
 /** Waits for `what`, but no longer than until the start ends. @throws the reason of `stopping` */
@@ -208,20 +213,22 @@ async function unlessStopped<T>(what: Promise<T>, stopping: AbortSignal | undefi
   return Promise.race([what, stopped]);
 }
 
-function placeOfPrimary({ epoch }: Held, leave: () => Promise<void>): Place {
+function placeOfPrimary({ epoch }: Held, primacy: Primacy, leave: () => Promise<void>): Place {
   const stay = async (): Promise<void> => undefined;
-  return { epoch: () => epoch, primary: () => 'self', onPrimary: () => undefined, stay, leave };
+  return { epoch: () => epoch, primacy: () => primacy, primary: () => 'self', onPrimary: () => undefined, stay, leave };
 }
 
 /** @throws DbError `database_in_use` if another running control plane holds the lease, and this one may neither stand by nor serve beside it */
 async function enter(db: PostgresDb, deps: EnterDeps): Promise<Place> {
-  const { held, membership } = await waitForLease(db, deps);
+  const { held, membership, former } = await waitForLease(db, deps);
   if (held === undefined) return serveBeside(db, membership, deps);
   db.fence(held);
   const stop = keepRenewing(db.keeper, held, deps, deps.lose);
   const { stopping } = deps;
+  let primacy: Primacy;
   try {
     stopping?.throwIfAborted();
+    primacy = await beginPrimacy(db, former, deps);
     if (!(await isCurrent(db, SCHEMA))) await endSecondaries(db);
     await unlessStopped(migrate({ ...db, ...db.patient }, SCHEMA, deps), stopping);
     if (deps.peerUrl !== undefined) await announce(db, { id: deps.id, url: deps.peerUrl });
@@ -231,35 +238,35 @@ async function enter(db: PostgresDb, deps: EnterDeps): Promise<Place> {
     await releaseLease(db, held).catch((cause: unknown) => deps.log.warn({ err: cause }, NOT_RELEASED));
     throw error;
   }
-  return placeOfPrimary(held, () => {
+  return placeOfPrimary(held, primacy, () => {
     stop();
     return releaseLease(db, held);
   });
 }
 
-/** The lease of the primary, or our own beside its holder. */
-type Entry = { held: Held; membership?: undefined } | { held?: undefined; membership: Held };
+/** The lease of the primary, taken in the place of `former`, or our own beside its holder. */
+type Entry =
+  | { held: Held; membership?: undefined; former: Former | undefined }
+  | { held?: undefined; membership: Held; former?: undefined };
 
 async function waitForLease(db: Db, { clock, id, onStandBy, peerUrl, stopping }: EnterDeps): Promise<Entry> {
   const look = openSight(db, LEASE, clock);
   let standsBy = false;
   for (;;) {
-    const { seen, hasChanged, mayTake } = await look();
+    const { seen, hasChanged, mayTake, former } = await look();
     // A process that is too old leaves the lease and the secondaries to those that can use the database.
     if (mayTake) await assertMigratable(db, SCHEMA);
     const held = mayTake ? await takeLease(db, { name: LEASE, holder: id }, seen) : undefined;
-    if (held !== undefined) return { held };
-    if (hasChanged && onStandBy === undefined) {
-      // A database of an older version has no addresses.
-      const url = seen === undefined ? undefined : await addressOf(db, seen.holder).catch(() => undefined);
-      throw new DbError(
-        'database_in_use',
-        `another control plane${url === undefined ? '' : ` (${url})`} serves on this database: stop it first, or give the command on its machine`,
-      );
-    }
+    if (held !== undefined) return { held, former };
     if (hasChanged && !standsBy) {
+      const name = await nameOf(db, seen?.holder ?? '');
+      if (onStandBy === undefined)
+        throw new DbError(
+          'database_in_use',
+          `another control plane (${name}) serves on this database: stop it first, or give the command on its machine`,
+        );
       standsBy = true;
-      await onStandBy?.(db);
+      await onStandBy(db, name);
     }
     const membership = standsBy && peerUrl !== undefined ? await join(db, seen, { id, peerUrl }) : undefined;
     if (membership !== undefined) return { membership };
@@ -304,6 +311,7 @@ async function serveBeside(db: PostgresDb, membership: Held, deps: EnterDeps): P
   if (peerUrl !== undefined) await announce(db, { id, url: peerUrl });
   let stop = keepRenewing(db.keeper, membership, deps, lose);
   let held: Held | undefined;
+  let primacy: Primacy | undefined;
   const giveBack = async (): Promise<void> => {
     // The lease of the primary allows our transactions, so it is given back last.
     await leaveMembers(db, id);
@@ -314,11 +322,12 @@ async function serveBeside(db: PostgresDb, membership: Held, deps: EnterDeps): P
       ...deps,
       lease: LEASE,
       onLost: lose,
-      onTaken: async (taken) => {
+      onTaken: async (taken, former) => {
         held = taken;
         stop();
         db.fence(taken);
         stop = keepRenewing(db.keeper, taken, deps, lose);
+        primacy = await beginPrimacy(db, former, deps);
         await whenPrimary();
       },
       giveBack,
@@ -327,6 +336,7 @@ async function serveBeside(db: PostgresDb, membership: Held, deps: EnterDeps): P
   const stay = async (): Promise<void> => following?.stop();
   return {
     epoch: () => held?.epoch ?? 0,
+    primacy: () => primacy,
     primary: () => following?.primary() ?? 'unknown',
     onPrimary: (fn) => {
       following = follow(fn);

@@ -191,6 +191,7 @@ function course(parts: Parts, life: Life): Pick<House, 'start' | 'close'> {
     const { port } = await listeners.listen();
     const served = {
       version: VERSION,
+      member: foundation.members.id,
       role: isPrimary ? 'primary' : 'secondary',
       base_url: config.base_url,
       database: 'sqlite' in config.database ? 'sqlite' : 'postgresql',
@@ -262,7 +263,7 @@ function measure({ metrics, brings, listeners }: Parts, which: (each: Measure) =
 /** Values of this start that operators see. `disk` is undefined with PostgreSQL, whose disk this process cannot measure. */
 function startOf({ database }: Config, { clock, foundation }: { clock: Clock; foundation: Foundation }) {
   const disk = 'sqlite' in database ? (): Promise<DiskUse> => diskUse(database.sqlite) : undefined;
-  return { startedMs: clock.now(), epoch: foundation.epoch, disk };
+  return { startedMs: clock.now(), epoch: foundation.epoch, primacy: foundation.primacy, disk };
 }
 
 interface Ground extends Foundation {

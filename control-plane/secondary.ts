@@ -11,7 +11,7 @@ import { messageOf } from '../shared/errors.ts';
 import type { Log } from '../shared/log.ts';
 import { type Db, DbError } from './base/db/db.ts';
 import { isFree, type Held, releaseLease, type SeenLease, takeLease } from './base/db/lease.ts';
-import { openSight, POLL_MS } from './base/db/lease-keeping.ts';
+import { type Former, openSight, POLL_MS } from './base/db/lease-keeping.ts';
 import { addressOf } from './base/db/members.ts';
 import type { Primary } from './base/http/pass-on.ts';
 
@@ -31,8 +31,8 @@ interface FollowDeps {
   id: string;
   /** The address at which others reach this process. */
   peerUrl?: string | undefined;
-  /** This process has the lease. When this has ended, it serves everything. */
-  onTaken(held: Held): Promise<void>;
+  /** This process has the lease, in the place of `former`. When this has ended, it serves everything. */
+  onTaken(held: Held, former: Former | undefined): Promise<void>;
   /** Gives all leases of this process back. */
   giveBack(): Promise<void>;
   /** Called once, if this process may not write any more. */
@@ -58,7 +58,7 @@ export function followPrimary(db: Db, deps: FollowDeps): Following {
   };
 
   const step = async (): Promise<void> => {
-    const { seen, mayTake } = await look();
+    const { seen, mayTake, former } = await look();
     if (isStopped) return;
     const held = mayTake ? await takeLease(db, { name: deps.lease, holder: deps.id }, seen) : undefined;
     if (held === undefined) return finder.find(seen);
@@ -66,7 +66,7 @@ export function followPrimary(db: Db, deps: FollowDeps): Following {
     isStopped = true;
     finder.forget();
     try {
-      await deps.onTaken(held);
+      await deps.onTaken(held, former);
       isPrimary = true;
     } catch (error) {
       log.error({ err: error }, 'this control plane could not become the primary, and ends');

@@ -13,8 +13,8 @@ import type { SecretFile } from './secret-file.ts';
 import type { Core } from './settings.ts';
 
 export interface Standby {
-  /** Another control plane serves on the database. @throws Error if the secret of the database is not in our file */
-  begin(db: Db): Promise<void>;
+  /** Another control plane, named `primary`, serves on the database. @throws Error if the secret of the database is not in our file */
+  begin(db: Db, primary: string): Promise<void>;
   hasBegun(): boolean;
   end(): Promise<void>;
 }
@@ -31,12 +31,13 @@ export function openStandby(
   let begun = false;
   let telling: Loop | undefined;
   return {
-    begin: async (db) => {
+    begin: async (db, primary) => {
       // Otherwise the takeover would find out.
       await secretFile.assertKnown(db.read);
       begun = true;
       if (unshared !== undefined) core.log.warn({ setting: unshared.setting }, unshared.what);
       core.log.info(
+        { primary },
         'another control plane serves on this database; this one stands by, and takes over when that one ends',
       );
       await standsBy();

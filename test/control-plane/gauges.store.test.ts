@@ -127,6 +127,7 @@ describe('the gauges', () => {
   });
   test('show whether the database accepts writes, and how often the clock was set', async () => {
     expect(await scraped('svc_database_writable')).toEqual(['1']);
+    expect(await scraped('svc_primary_since_timestamp_seconds')).toEqual(['{how="start"} 5']);
     await world.rooms.ownOutages.beat();
     world.clock.step(60_000);
     await world.rooms.ownOutages.beat();

@@ -17,7 +17,7 @@ import { createDatabase } from '../bench/database.ts';
 import { type VirtualClock, virtualClock } from '../kit/virtual-clock.ts';
 
 let written: string[];
-const log = createLog('test', 'error', { write: (line) => void written.push(line) });
+const log = createLog('test', 'warn', { write: (line) => void written.push(line) });
 const A = 'http://a.example:1';
 const B = 'http://b.example:2';
 
@@ -107,6 +107,13 @@ const LeaseRow = z.object({ name: text, holder: text });
 const leases = (): Promise<z.infer<typeof LeaseRow>[]> =>
   db.read.all(LeaseRow, sql`select name, holder from leases where name <> 'step' order by name`);
 
+/** The former primaries that the log names, and what became of them. */
+const takeovers = (): unknown[] =>
+  written
+    .map((line) => JSON.parse(line) as Record<string, unknown>)
+    .filter((line) => 'former_primary' in line)
+    .map((line) => [line['former_primary'], line['msg']]);
+
 const write = ({ db: own }: Foundation): Promise<number> =>
   own.tx('write', (tx) =>
     tx.run(sql`insert into commit_probes values (1, 1) on conflict (id) do update set at_ms = 2`),
@@ -132,6 +139,10 @@ test('when the primary stops, the secondary takes its place, is ready before it 
   await passUntil(() => b.primary() === 'self');
   expect(during).toEqual(['unknown', 2, 1]);
   expect([await write(b), b.epoch(), b.isLost()]).toEqual([1, 2, false]);
+  expect(b.primacy()?.how).toBe('given_back');
+  expect(takeovers()).toEqual([
+    [A, 'this control plane takes the place of the former primary, which has given its lease back'],
+  ]);
   const c = await start(A);
   await passUntil(() => c.primary() !== 'unknown');
   expect(c.primary()).toEqual({ id: b.members.id, url: B });
@@ -145,6 +156,8 @@ test('when the primary dies, the secondary waits until its lease is over; the de
   const diedMs = b.clock.monotonicMs();
   await passUntil(() => b.primary() === 'self');
   expect(b.clock.monotonicMs() - diedMs).toBeGreaterThanOrEqual(LEASE_MS - RENEW_MS);
+  expect([a.primacy()?.how, b.primacy()?.how]).toEqual(['start', 'ran_out']);
+  expect(takeovers()).toEqual([[A, expect.stringContaining('has not renewed its lease for 15 s')]]);
   await expect(write(a)).rejects.toMatchObject({ code: 'lease_lost' });
   clocks.add(a.clock);
   await passUntil(a.isLost);
@@ -239,7 +252,7 @@ test('one that could not become the primary ends, and gives back what it holds',
   await passUntil(b.isLost);
   await b.stay();
   expect(await leases()).toEqual([{ name: 'primary', holder: '' }]);
-  expect(written[0]).toContain('the port is taken');
+  expect(written.join('')).toContain('the port is taken');
 });
 
 test('one that closes first ends what it does to become the primary', async () => {

@@ -125,6 +125,12 @@ test('the one that stands by listens nowhere, and takes over with the newest fil
   await programs[0]?.stop('SIGTERM');
   await other.waitForOutput(/the control plane serves/, 30_000);
   expect(await signUpAt(second)).toBe('open');
+  const member = /"member":"([^"]+)"/.exec(programs[0]?.output() ?? '')?.[1] ?? 'none';
+  const named = [
+    /"primary":"member ([^"]+)","msg":"another/,
+    /"former_primary":"member ([^"]+)",.*has given its lease/,
+  ];
+  expect(named.map((line) => line.exec(other.output())?.[1])).toEqual([member, member]);
   const listed = await capture([process.execPath, LAUNCHER, 'admin', 'org', 'list', '--config', second.config]);
   expect(listed.stdout.toString()).toContain('acme');
 });

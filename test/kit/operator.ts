@@ -31,6 +31,7 @@ export function processAround(audit: Audit): Process {
     driven: () => new Map(),
     startedMs: 0,
     epoch: () => 1,
+    primacy: () => ({ sinceMs: 5_000, how: 'start' }),
     reload: async () => ({}),
   };
 }

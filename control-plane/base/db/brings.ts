@@ -1,6 +1,7 @@
 // What this room adds to the house: metrics, and the watch over the secondaries.
 import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Secondaries } from './members.ts';
+import type { Primacy } from './primacy.ts';
 import type { Readiness } from './readiness.ts';
 
 /** How often the primary looks at the leases of the secondaries. */
@@ -10,9 +11,10 @@ interface Deps {
   readiness: Readiness;
   /** Undefined if there can be none. */
   secondaries: Secondaries | undefined;
+  primacy(): Primacy | undefined;
 }
 
-export function dbBrings({ readiness, secondaries }: Deps) {
+export function dbBrings({ readiness, secondaries, primacy }: Deps) {
   return {
     loops: secondaries === undefined ? [] : [watchOf(secondaries)],
     measures: [
@@ -23,6 +25,13 @@ export function dbBrings({ readiness, secondaries }: Deps) {
         read: async () => [{ value: (await secondaries?.count()) ?? 0 }],
       },
       {
+        name: 'svc_primary_since_timestamp_seconds',
+        help: 'When this control plane became the primary; how: start, given_back (the former one stopped) or ran_out (it died)',
+        kind: 'gauge' as const,
+        labels: ['how'],
+        read: () => samplesOf(primacy()),
+      },
+      {
         name: 'svc_database_writable',
         help: '1 while a row can be written and made durable, as /readyz reports',
         kind: 'gauge' as const,
@@ -31,6 +40,10 @@ export function dbBrings({ readiness, secondaries }: Deps) {
       },
     ],
   };
+}
+
+function samplesOf(primacy: Primacy | undefined): { labels: { how: string }; value: number }[] {
+  return primacy === undefined ? [] : [{ labels: { how: primacy.how }, value: primacy.sinceMs / 1_000 }];
 }
 
 function watchOf({ endDead }: Secondaries): LoopOptions {

@@ -16,6 +16,15 @@ import {
 /** Time between two reads of a lease that another process holds. */
 export const POLL_MS = 500;
 
+/** Another process that held a lease, as a candidate has seen it. */
+export interface Former {
+  holder: string;
+  /** False: its lease ran out. */
+  hasGivenBack: boolean;
+  /** When the candidate saw the lease change last, on its monotonic clock: the last renewal, or that the lease was given back. */
+  sinceMs: number;
+}
+
 /** What a candidate sees of a lease. */
 export interface Sight {
   seen: SeenLease | undefined;
@@ -23,18 +32,24 @@ export interface Sight {
   hasChanged: boolean;
   /** Whether the candidate may take it now: nobody holds it, or its holder has not renewed it for LEASE_MS. */
   mayTake: boolean;
+  /** The last holder that was seen; undefined if nobody has held the lease since the first read. */
+  former: Former | undefined;
 }
 
 /** Reads a lease again and again. The time without a change is measured on our own clock, from the first answer of the server. */
 export function openSight(db: Db, name: string, clock: Clock): () => Promise<Sight> {
   let before: { seen: SeenLease | undefined; sinceMs: number } | undefined;
+  let holder: string | undefined;
   return async () => {
     const seen = await seeLease(db, name);
     const nowMs = clock.monotonicMs();
     const hasChanged = before !== undefined && !isSameLease(seen, before.seen);
     const sinceMs = before === undefined || hasChanged ? nowMs : before.sinceMs;
     before = { seen, sinceMs };
-    return { seen, hasChanged, mayTake: isFree(seen) || nowMs - sinceMs >= LEASE_MS };
+    const hasGivenBack = isFree(seen);
+    if (!hasGivenBack) holder = seen?.holder;
+    const former = holder === undefined ? undefined : { holder, hasGivenBack, sinceMs };
+    return { seen, hasChanged, mayTake: hasGivenBack || nowMs - sinceMs >= LEASE_MS, former };
   };
 }
 

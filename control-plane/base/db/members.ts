@@ -70,6 +70,13 @@ export async function addressOf(db: Pick<Db, 'read'>, id: string): Promise<strin
   return (await db.read.one(UrlRow, sql`select url from control_planes where id = ${id}`))?.url;
 }
 
+/** The name of a control plane in log lines and messages: its address, or its id, which its own log names. */
+export async function nameOf(db: Pick<Db, 'read'>, id: string): Promise<string> {
+  // A database of an older version has no addresses.
+  const url = await addressOf(db, id).catch(() => undefined);
+  return url ?? `member ${id}`;
+}
+
 /** Deletes the lease of the secondary with this id. Transactions that are fenced by it are refused from then on. */
 export async function leaveMembers(db: Db, id: string): Promise<void> {
   await db.tx('members.leave', (tx) => tx.run(sql`delete from leases where name = ${`${PREFIX}${id}`}`));
