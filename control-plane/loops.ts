@@ -3,7 +3,7 @@ import type { Clock } from '../shared/clock.ts';
 import { throwAll } from '../shared/errors.ts';
 import type { Log } from '../shared/log.ts';
 import { type Loop, startLoop } from '../shared/loop.ts';
-import { DbError } from './base/db/db.ts';
+import { DbError, isDatabaseAway } from './base/db/db.ts';
 import type { Forgets } from './base/db/pieces.ts';
 import { writeRow } from './base/db/readiness.ts';
 import { type Engine, startEngine } from './base/operations/engine.ts';
@@ -25,7 +25,7 @@ export interface Running {
 export function startLoops(core: Core, brings: readonly Brings[], as: 'primary' | 'secondary'): Running {
   const start = ({ endsBeforeDrain = false, ...options }: RoomLoop): Running['loops'][number] => ({
     endsBeforeDrain,
-    loop: startLoop(options, core),
+    loop: startLoop(options, { ...core, isReported: isDatabaseAway }),
   });
   const loops = brought(brings, 'loops');
   if (as === 'secondary')
@@ -115,6 +115,9 @@ export function startWatchdog(
     });
     await systemd.alive();
   };
-  const loop = startLoop({ name: 'watchdog', periodMs: systemd.alivePeriodMs, run }, core);
+  const loop = startLoop(
+    { name: 'watchdog', periodMs: systemd.alivePeriodMs, run },
+    { ...core, isReported: isDatabaseAway },
+  );
   running.loops.push({ endsBeforeDrain: false, loop });
 }

@@ -9,7 +9,7 @@
 import type { Clock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';
 import type { Log } from '../shared/log.ts';
-import { type Db, DbError } from './base/db/db.ts';
+import { type Db, DbError, isDatabaseAway } from './base/db/db.ts';
 import { isFree, type Held, releaseLease, type SeenLease, takeLease } from './base/db/lease.ts';
 import { type Former, openSight, POLL_MS } from './base/db/lease-keeping.ts';
 import { addressOf } from './base/db/members.ts';
@@ -92,7 +92,8 @@ export function followPrimary(db: Db, deps: FollowDeps): Following {
       } catch (error) {
         if (isStopped) return;
         if (error instanceof DbError && error.code === 'lease_lost') return lose(messageOf(error));
-        if (!isBlind) log.error({ err: error }, 'the primary could not be looked for; it is tried again and again');
+        if (!isBlind && !isDatabaseAway(error))
+          log.error({ err: error }, 'the primary could not be looked for; it is tried again and again');
         isBlind = true;
       }
       await clock.sleep(POLL_MS, stopping.signal);

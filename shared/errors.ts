@@ -132,8 +132,9 @@ export function failFields(errors: FieldError[]): never {
   throw new ServiceError('validation_failed', { detail, errors });
 }
 
-/** The message of anything that was thrown, for a log line or a reason. */
+/** The message of anything that was thrown, for a log line or a reason. Node joins errors without a message of their own. */
 export function messageOf(error: unknown): string {
+  if (error instanceof AggregateError && error.message === '') return messagesOf(error.errors);
   return error instanceof Error ? error.message : String(error);
 }
 
@@ -145,5 +146,10 @@ export function codeOf(error: unknown): string | undefined {
 /** Throws what several pieces of work have thrown: one error as it is, several as an AggregateError, and nothing if there is none. */
 export function throwAll(failures: readonly unknown[]): void {
   if (failures.length === 0) return;
-  throw failures.length === 1 ? failures[0] : new AggregateError(failures);
+  throw failures.length === 1 ? failures[0] : new AggregateError(failures, messagesOf(failures));
+}
+
+/** Many failures often have one cause, so each message is there once. */
+function messagesOf(errors: readonly unknown[]): string {
+  return [...new Set(errors.map(messageOf))].join('; ');
 }

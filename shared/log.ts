@@ -3,6 +3,7 @@
 import { writeSync } from 'node:fs';
 import { pino, type DestinationStream, type Logger } from 'pino';
 import type { Clock } from './clock.ts';
+import { messageOf } from './errors.ts';
 
 export type Log = Logger;
 
@@ -36,9 +37,27 @@ export function createLog(name: string, level: string, destination: DestinationS
     level,
     base: { name },
     timestamp: pino.stdTimeFunctions.isoTime,
+    serializers: { err: errorFields },
     redact: { paths: SECRET_FIELDS.flatMap((field) => [field, `*.${field}`]), censor: '[redacted]' },
   };
   return pino(options, destination);
+}
+
+/** pino repeats the message of each cause, but many of our messages already end with it. */
+function errorFields(error: unknown): unknown {
+  return error instanceof Error ? { ...pino.stdSerializers.err(error), message: wholeMessage(error) } : error;
+}
+
+/** The messages of the error and its causes, without those that are a part of one before. */
+function wholeMessage(error: Error): string {
+  let text = messageOf(error);
+  const seen = new Set<unknown>([error]);
+  for (let { cause } = error; cause instanceof Error && !seen.has(cause); { cause } = cause) {
+    seen.add(cause);
+    const more = messageOf(cause);
+    if (!text.includes(more)) text = `${text}: ${more}`;
+  }
+  return text;
 }
 
 /**

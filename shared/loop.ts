@@ -1,5 +1,6 @@
 // The one way to repeat work: a loop runs periodically and on a nudge, takes no input, never runs twice at once, and shows its status.
 import type { Clock } from './clock.ts';
+import { messageOf } from './errors.ts';
 import type { Log } from './log.ts';
 
 /** What an operator sees of a loop. Times are epoch ms on the wall clock as it is set now: a step of that clock moves them too. */
@@ -45,9 +46,16 @@ export interface LoopOptions {
 /** The reason of an abort. Without one, each nudge would create an error with a stack. */
 const WOKEN = 'woken';
 
+export interface LoopDeps {
+  clock: Clock;
+  log: Log;
+  /** True for an error whose cause is logged elsewhere, once for all loops. The status shows it, but there is no line for each run. */
+  isReported?: (error: unknown) => boolean;
+}
+
 /** The first run begins at once, because a previous process may have left work. */
-export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }): Loop {
-  const { clock, log } = deps;
+export function startLoop(options: LoopOptions, deps: LoopDeps): Loop {
+  const { clock, log, isReported = () => false } = deps;
   const stopping = new AbortController();
   const status: Omit<LoopStatus, 'last_started_ms' | 'last_success_ms'> = {
     name: options.name,
@@ -71,8 +79,9 @@ export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }
       status.last_error = null;
       successMs = clock.monotonicMs();
     } catch (error) {
-      status.last_error = error instanceof Error ? error.message : String(error);
-      log.error({ loop: options.name, err: error }, 'a loop run failed; the next period tries again');
+      status.last_error = messageOf(error);
+      if (!isReported(error))
+        log.error({ loop: options.name, err: error }, 'a loop run failed; the next period tries again');
     }
     status.running = false;
     status.runs += 1;

@@ -97,6 +97,24 @@ test('a run that throws is visible and tried again', async () => {
   await loop.stop();
 });
 
+test('a failure that is reported elsewhere is in the status, and not in the log', async () => {
+  const clock = virtualClock();
+  const lines: string[] = [];
+  const heard = createLog('test', 'info', { write: (line) => void lines.push(line) });
+  const failures = [new Error('known'), new Error('new')];
+  const run = async (): Promise<void> => {
+    throw failures.shift() ?? new Error('none is left');
+  };
+  const isReported = (error: unknown): boolean => error instanceof Error && error.message === 'known';
+  const loop = startLoop({ name: 'l', periodMs: 1000, run }, { clock, log: heard, isReported });
+  await clock.advance(0);
+  expect(loop.status()).toMatchObject({ runs: 1, last_error: 'known' });
+  expect(lines).toEqual([]);
+  await clock.advance(1000);
+  expect(lines).toHaveLength(1);
+  await loop.stop();
+});
+
 test('stop waits for the run under way and lets no other begin', async () => {
   const clock = virtualClock();
   let finished = 0;

@@ -135,6 +135,16 @@ export function isAway(error: unknown): boolean {
   return code !== undefined ? AWAY_CODES.test(code) : AWAY_WORDS.test(error.message);
 }
 
+/**
+ * Whether the only reason of the error is that the PostgreSQL server cannot be reached. That is logged once for the whole process (reach.ts), so what
+ * repeats its work logs nothing about it.
+ */
+export function isDatabaseAway(error: unknown): boolean {
+  if (error instanceof AggregateError) return error.errors.length > 0 && error.errors.every(isDatabaseAway);
+  if (error instanceof DbError) return error.code === 'unavailable' && isAway(error.cause);
+  return error instanceof Error && error.cause !== undefined && isDatabaseAway(error.cause);
+}
+
 export function isFull(error: unknown): boolean {
   return FULL_CODES.has(codeOf(error) ?? '');
 }

@@ -1,7 +1,8 @@
 // Waiting for a lease and keeping it, on PostgreSQL. See lease.ts for the rules.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
-import { type Db, DbError } from './db.ts';
+import { messageOf } from '../../../shared/errors.ts';
+import { type Db, DbError, isDatabaseAway } from './db.ts';
 import {
   type Held,
   isFree,
@@ -67,6 +68,8 @@ export function keepRenewing(
   let cancelNext = (): void => undefined;
   let cancelDeadline = (): void => undefined;
   let isOver = false;
+  /** Why the lease is not renewed, as far as it is known. */
+  let obstacle = '';
   const stop = (): void => {
     isOver = true;
     cancelNext();
@@ -80,20 +83,30 @@ export function keepRenewing(
   const watch = (fromMs: number): void => {
     cancelDeadline();
     const leftMs = RENEWED_MS_MAX - (clock.monotonicMs() - fromMs);
-    cancelDeadline = clock.after(leftMs, () => lose(`the lease was not renewed for ${RENEWED_MS_MAX / 1000} s`));
+    cancelDeadline = clock.after(leftMs, () =>
+      lose(`the lease was not renewed for ${RENEWED_MS_MAX / 1000} s${obstacle}`),
+    );
   };
   const renew = async (): Promise<void> => {
     const startedMs = clock.monotonicMs();
+    if (obstacle === '') obstacle = ', because the database did not answer';
     try {
       if (!(await renewLease(keeper, held))) return lose('another control plane has taken this database over');
+      obstacle = '';
       if (!isOver) watch(startedMs);
     } catch (error) {
       if (error instanceof DbError && error.code === 'lease_lost') return lose(error.message);
-      log.error({ err: error }, 'the lease could not be renewed; it will be retried');
+      obstacle = obstacleOf(error);
+      if (!isDatabaseAway(error)) log.error({ err: error }, 'the lease could not be renewed; it will be retried');
     }
     if (!isOver) cancelNext = clock.after(RENEW_MS, () => void renew());
   };
   watch(clock.monotonicMs());
   cancelNext = clock.after(RENEW_MS, () => void renew());
   return stop;
+}
+
+function obstacleOf(error: unknown): string {
+  if (!isDatabaseAway(error)) return `: ${messageOf(error)}`;
+  return `, because the database could not be reached: ${messageOf(error instanceof DbError ? error.cause : error)}`;
 }

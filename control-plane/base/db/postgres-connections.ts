@@ -1,10 +1,10 @@
 // Connections to PostgreSQL: pools with time limits, prepared statements, and the check of the lease.
 import { DatabaseError, escapeLiteral, Pool, type PoolClient, types } from 'pg';
-import type { Log } from '../../../shared/log.ts';
 import { DbError, isAway, type SqlValue, storedValue } from './db.ts';
 import { openTexts, type Sql, templateOf } from './sql.ts';
 import type { Held } from './lease.ts';
 import type { Ask, Asked } from './postgres-pipeline.ts';
+import type { Reach } from './reach.ts';
 
 const INT8_TYPE = 20;
 
@@ -38,6 +38,7 @@ export interface Writing {
   fence(): Asked | undefined;
   /** Called after a server has refused a write. A demoted server would still answer reads for ever, so all connections are opened anew. */
   onAway(): void;
+  reach: Reach;
 }
 
 /** The server ends a slow statement by itself. `query_timeout` is for a server that no longer answers. */
@@ -49,7 +50,7 @@ interface PoolOptions {
   unlimited?: boolean;
 }
 
-export function openPool(url: string, { unlimited = false, ...size }: PoolOptions, log: Log): Pool {
+export function openPool(url: string, { unlimited = false, ...size }: PoolOptions, reach: Reach): Pool {
   const pool = new Pool({
     ...size,
     // A connection sends a packet without waiting for the answers to earlier ones.
@@ -68,7 +69,7 @@ export function openPool(url: string, { unlimited = false, ...size }: PoolOption
     },
   });
   // If there were no listener, an idle connection that the server drops would end the process. The next query opens a new one.
-  pool.on('error', (error) => log.warn({ err: error }, 'an idle database connection was lost'));
+  pool.on('error', reach.lostIdle);
   return pool;
 }
 
@@ -123,8 +124,11 @@ function withParameters(strings: readonly string[]): string {
 }
 
 /** Runs `work` on a connection of its own. Afterwards the connection is in no transaction, or it is dropped. */
-export function onConnection<T>({ writers, onAway }: Writing, work: (client: PoolClient) => Promise<T>): Promise<T> {
-  return borrow(writers, async (client, drop) => {
+export function onConnection<T>(
+  { writers, onAway, reach }: Writing,
+  work: (client: PoolClient) => Promise<T>,
+): Promise<T> {
+  return borrow({ pool: writers, reach }, async (client, drop) => {
     try {
       return await work(client);
     } catch (error) {
@@ -143,7 +147,21 @@ export function onConnection<T>({ writers, onAway }: Writing, work: (client: Poo
 }
 
 /** Lends a connection of the pool to `work`. It goes back to the pool afterwards, unless `drop` was called. */
-export async function borrow<T>(pool: Pool, work: (client: PoolClient, drop: () => void) => Promise<T>): Promise<T> {
+export async function borrow<T>(
+  { pool, reach }: { pool: Pool; reach: Reach },
+  work: (client: PoolClient, drop: () => void) => Promise<T>,
+): Promise<T> {
+  try {
+    const value = await lend(pool, work);
+    reach.worked();
+    return value;
+  } catch (error) {
+    reach.failed(error);
+    throw error;
+  }
+}
+
+async function lend<T>(pool: Pool, work: (client: PoolClient, drop: () => void) => Promise<T>): Promise<T> {
   const client = await pool.connect();
   // The pool does not listen for errors while we hold the connection. If it is lost, its statements fail, and without this listener the
   // same error would end the process.

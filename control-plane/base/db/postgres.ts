@@ -28,6 +28,7 @@ import {
 import { type Lanes, openLanes } from './postgres-lanes.ts';
 import { BODIES_PER_PACKET_MAX, sendPacket } from './postgres-packets.ts';
 import { type Asked, openPipelines } from './postgres-pipeline.ts';
+import { openReach } from './reach.ts';
 
 /** Connections for reads. */
 const READERS_MAX = 8;
@@ -55,11 +56,12 @@ interface PostgresDeps {
 
 /** Opens a pool on `url` (`postgres://...`). Connections are made when first needed. */
 export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
-  const { clock, rng, log, onCommit } = deps;
-  const writers = openPool(url, { max: LANES_MAX + 2 }, log);
+  const { clock, rng, onCommit } = deps;
+  const reach = openReach(deps);
+  const writers = openPool(url, { max: LANES_MAX + 2 }, reach);
   const statements = openStatements();
   const ask = openPipelines();
-  const openReaders = (): Pool => openPool(url, { max: READERS_MAX }, log);
+  const openReaders = (): Pool => openPool(url, { max: READERS_MAX }, reach);
   let readers = openReaders();
   let fence: Asked | undefined;
   const writing: Writing = {
@@ -72,11 +74,12 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
       readers = openReaders();
       void before.end();
     },
+    reach,
   };
   const bodies = openBodies();
   const lanes = openLanes(LANES_MAX, writing, { clock, rng, onCommit });
   const ownLane = openLanes(1, writing, { clock, rng, onCommit });
-  const patientWriters = openPool(url, { max: 1, unlimited: true }, log);
+  const patientWriters = openPool(url, { max: 1, unlimited: true }, reach);
   const patientLane = openLanes(1, { ...writing, writers: patientWriters }, { clock, rng, onCommit });
   const through =
     ({ run }: Lanes): Db['tx'] =>
@@ -92,7 +95,7 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
     dialect: 'postgres',
     read: bodies.outside(
       decoding((statement) =>
-        onReader(readers, async (client) => (await ask(client, statements.prepared(statement))).rows),
+        onReader({ pool: readers, reach }, async (client) => (await ask(client, statements.prepared(statement))).rows),
       ),
     ),
     tx: through(lanes),
@@ -104,7 +107,7 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
     },
     snapshot: async <T>(name: string, body: (query: Query) => Promise<T>) => {
       bodies.refuseNested(name);
-      return onReader(readers, (client) => inSnapshot(client, writing, body));
+      return onReader({ pool: readers, reach }, (client) => inSnapshot(client, writing, body));
     },
     fence: (held) => {
       fence = fenceOf(held);
@@ -121,7 +124,10 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
   };
 }
 
-async function onReader<T>(readers: Pool, work: (client: PoolClient) => Promise<T>): Promise<T> {
+async function onReader<T>(
+  readers: Parameters<typeof borrow>[0],
+  work: (client: PoolClient) => Promise<T>,
+): Promise<T> {
   try {
     return await borrow(readers, async (client, drop) => {
       try {

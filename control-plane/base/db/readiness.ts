@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
-import { type Db, DbError, sql } from './db.ts';
+import { type Db, DbError, isDatabaseAway, sql } from './db.ts';
 import { int } from './columns.ts';
 
 /** Unauthenticated callers may ask, and a commit is expensive, so an answer is reused for this long. */
@@ -31,12 +31,18 @@ export function openReadiness(deps: ReadinessDeps): Readiness {
   const { clock, log } = deps;
   let last: { reasons: string[]; atMs: number } | undefined;
   let underWay: Promise<string[]> | undefined;
+  let isReported = false;
 
   const ask = async (): Promise<string[]> => {
     const { reasons, error } = await commit(deps);
-    const wasReady = last === undefined || last.reasons.length === 0;
-    if (wasReady && reasons.length > 0) log.error({ reasons, err: error }, 'the database is not ready for writes');
-    if (!wasReady && reasons.length === 0) log.info('the database is ready for writes again');
+    if (!isReported && reasons.length > 0 && !isDatabaseAway(error)) {
+      log.error({ reasons, err: error }, 'the database is not ready for writes');
+      isReported = true;
+    }
+    if (isReported && reasons.length === 0) {
+      log.info('the database is ready for writes again');
+      isReported = false;
+    }
     last = { reasons, atMs: clock.monotonicMs() };
     return reasons;
   };

@@ -4,6 +4,7 @@ import { throwAll } from '../../../shared/errors.ts';
 import { fullJitterMs } from '../../../shared/backoff.ts';
 import type { Log } from '../../../shared/log.ts';
 import { type Loop, startLoop } from '../../../shared/loop.ts';
+import { isDatabaseAway } from '../db/db.ts';
 import type { Rng } from '../../../shared/rng.ts';
 
 const PERIOD_MS = 1_000;
@@ -51,7 +52,7 @@ export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; r
   const lanes = drivers.map((driver): Lane => ({ driver, inFlight: new Map(), troubles: new Map(), driven: 0 }));
   const stopping = new AbortController();
 
-  /** Resolves with whether the row was driven. A failure is logged, and the row waits. */
+  /** Resolves with whether the row was driven. A failure is logged, unless it is that of the database, and the row waits. */
   const driveOne = async ({ driver, troubles }: Lane, id: string): Promise<boolean> => {
     try {
       await driver.drive(id, stopping.signal);
@@ -61,6 +62,7 @@ export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; r
       const failures = (troubles.get(id)?.failures ?? 0) + 1;
       const waitMs = fullJitterMs(failures, RETRY_MS_MIN, RETRY_MS_MAX, rng);
       troubles.set(id, { failures, notBeforeMs: clock.monotonicMs() + waitMs });
+      if (isDatabaseAway(error)) return false;
       log.error(
         { driver: driver.name, id, failures, retry_in_ms: waitMs, err: error },
         'driving a row failed; it will be retried',
@@ -98,7 +100,7 @@ export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; r
     for (const lane of lanes) await startDue(lane).catch((error: unknown) => failures.push(error));
     throwAll(failures);
   };
-  const loop = startLoop({ name: 'engine', periodMs: PERIOD_MS, run }, { clock, log });
+  const loop = startLoop({ name: 'engine', periodMs: PERIOD_MS, run }, { clock, log, isReported: isDatabaseAway });
 
   return {
     nudge: () => loop.nudge(),

@@ -126,11 +126,9 @@ function dnsCode(cause: unknown): string {
   return codeOf(cause) ?? messageOf(cause);
 }
 
-/** If several addresses fail, the error is an AggregateError without a message. */
 function reasonOf(cause: unknown): string {
-  const text = cause instanceof AggregateError ? cause.errors.map(messageOf).join(', ') : messageOf(cause);
   // Customers read this text, and Node's hint about its own start options does not help them.
-  return text.replace(/; if the root CA is installed locally.*/, '');
+  return messageOf(cause).replace(/; if the root CA is installed locally.*/, '');
 }
 
 /** Resolves as the system does, with `/etc/hosts`. */

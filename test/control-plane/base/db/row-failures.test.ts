@@ -17,10 +17,13 @@ test('the failures of all rows are thrown at the end, each with what was not don
   await failures.note('the row 2 was not done', Promise.resolve());
   await failures.note('the row 3 was not done', broken('it is even'));
   expect(failures.throwAll).toThrow(
-    new AggregateError([
-      new Error('the row 1 was not done', { cause: new Error('it is odd') }),
-      new Error('the row 3 was not done', { cause: new Error('it is even') }),
-    ]),
+    new AggregateError(
+      [
+        new Error('the row 1 was not done', { cause: new Error('it is odd') }),
+        new Error('the row 3 was not done', { cause: new Error('it is even') }),
+      ],
+      'the row 1 was not done; the row 3 was not done',
+    ),
   );
 });
 
