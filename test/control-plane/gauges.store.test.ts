@@ -314,6 +314,14 @@ describe('the alerts', () => {
   test('have different names', () => {
     expect(new Set(rules.map((rule) => rule.alert)).size).toBe(rules.length);
   });
+  test('that compare a gauge with its past, or wait for days, look at all control planes together', () => {
+    // A series of the former primary ends with it. Only svc_database_writable is asked for each control plane by itself.
+    const alone =
+      /(?<!max by \(job\) \()(?<!max by \(job, state\) \()(max|min|last)_over_time\((?!svc_database_writable)/;
+    expect(rules.filter((rule) => alone.test(rule.expr)).map((rule) => rule.alert)).toEqual([]);
+    const waits = rules.filter((rule) => Number(/^(\d+)h$/.exec(rule.for ?? '')?.[1] ?? 0) > 1);
+    expect(waits.filter((rule) => !rule.expr.includes('last_over_time')).map((rule) => rule.alert)).toEqual([]);
+  });
   test.each(rules.map((rule) => [rule.alert, rule.expr]))('%s uses metrics and labels that exist', async (_, expr) => {
     await expectExists(expr);
   });
@@ -375,7 +383,8 @@ async function expectExists(expr: string): Promise<Set<string>> {
   expect(asked.filter((name) => !known.has(name))).toEqual([]);
   for (const [, name = '', inner = ''] of expr.matchAll(/(\w+)\{([^}]*)\}/g))
     for (const [, label = ''] of inner.matchAll(/(\w+)[=!]/g)) expect(known.get(name)).toContain(label);
-  const labels = new Set([...asked.flatMap((name) => known.get(name) ?? []), 'le']);
+  // Prometheus itself adds the last two to what it scrapes.
+  const labels = new Set([...asked.flatMap((name) => known.get(name) ?? []), 'le', 'job', 'instance']);
   const grouped = [...expr.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, names = '']) => names.split(/,\s*/));
   expect(grouped.filter((label) => !labels.has(label))).toEqual([]);
   return labels;
