@@ -1,5 +1,5 @@
 // The commands of the manual that back up and restore a database on PostgreSQL.
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -40,6 +40,8 @@ test('the manual restores a dump; a daemon that is started too early finds the d
   const daemon = await start();
   await addOrg('in-the-dump');
   await shell(manual.backup);
+  // A backup holds customers' data, and the usual umask would let everybody read it.
+  expect(statSync(join(dir, 'dump')).mode & 0o777).toBe(0o600);
   await addOrg('later');
   await daemon.close();
 

@@ -24,7 +24,9 @@ export const DATA_NOT_RUN: readonly NotRun[] = [
     'cp /var/backups/secret /var/lib/svc-control-plane/secret',
     'chown --recursive svc-control-plane: /var/lib/svc-control-plane',
   ].map((command) => needsUser(command, BACKUP_TEST, 'needs no --force on a new machine')),
-  onPostgres('pg_dump --format=custom --file=/var/backups/control-plane.dump postgres://svc@db.internal/svc'),
+  onPostgres(
+    '(umask 077; pg_dump --format=custom --file=/var/backups/control-plane.dump postgres://svc@db.internal/svc)',
+  ),
   onPostgres('createdb --maintenance-db=postgres://svc@db.internal/postgres svc_restored'),
   onPostgres(
     'pg_restore --single-transaction --dbname=postgres://svc@db.internal/svc_restored /var/backups/control-plane.dump',

@@ -15,5 +15,6 @@ export function postgresCommands({ url, file }: { url: string; file: string }): 
   );
   const startingWith = (...programs: string[]): string[] =>
     commands.filter((text) => programs.includes(text.split(' ', 1)[0] ?? ''));
-  return { backup: startingWith('pg_dump').join('\n'), restore: startingWith('createdb', 'pg_restore', 'psql') };
+  const backup = commands.filter((text) => text.startsWith('(umask 077; pg_dump ')).join('\n');
+  return { backup, restore: startingWith('createdb', 'pg_restore', 'psql') };
 }
