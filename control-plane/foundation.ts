@@ -223,7 +223,7 @@ async function enter(db: PostgresDb, deps: EnterDeps): Promise<Place> {
   const { held, membership, former } = await waitForLease(db, deps);
   if (held === undefined) return serveBeside(db, membership, deps);
   db.fence(held);
-  const stop = keepRenewing(db.keeper, held, deps, deps.lose);
+  const stop = keepRenewing({ ...db, ...db.keeper }, held, deps, deps.lose);
   const { stopping } = deps;
   let primacy: Primacy;
   try {
@@ -309,7 +309,7 @@ async function serveBeside(db: PostgresDb, membership: Held, deps: EnterDeps): P
   const { id, peerUrl, lose } = deps;
   db.fence(membership);
   if (peerUrl !== undefined) await announce(db, { id, url: peerUrl });
-  let stop = keepRenewing(db.keeper, membership, deps, lose);
+  let stop = keepRenewing({ ...db, ...db.keeper }, membership, deps, lose);
   let held: Held | undefined;
   let primacy: Primacy | undefined;
   const giveBack = async (): Promise<void> => {
@@ -326,7 +326,7 @@ async function serveBeside(db: PostgresDb, membership: Held, deps: EnterDeps): P
         held = taken;
         stop();
         db.fence(taken);
-        stop = keepRenewing(db.keeper, taken, deps, lose);
+        stop = keepRenewing({ ...db, ...db.keeper }, taken, deps, lose);
         primacy = await beginPrimacy(db, former, deps);
         await whenPrimary();
       },

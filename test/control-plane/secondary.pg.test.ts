@@ -161,6 +161,7 @@ test('when the primary dies, the secondary waits until its lease is over; the de
   await expect(write(a)).rejects.toMatchObject({ code: 'lease_lost' });
   clocks.add(a.clock);
   await passUntil(a.isLost);
+  expect(written.join('')).toContain(`another control plane (${B}) has taken this database over`);
 });
 
 test('a secondary that dies is ended by the primary, writes nothing more when it resumes, and ends', async () => {

@@ -13,6 +13,7 @@ import {
   seeLease,
   type SeenLease,
 } from './lease.ts';
+import { nameOf } from './members.ts';
 
 /** Time between two reads of a lease that another process holds. */
 export const POLL_MS = 500;
@@ -60,7 +61,7 @@ function isSameLease(a: SeenLease | undefined, b: SeenLease | undefined): boolea
 
 /** Calls `onLost` once, if another process has the lease or if ours was not renewed in time for any reason. */
 export function keepRenewing(
-  keeper: Pick<Db, 'tx'>,
+  keeper: Pick<Db, 'tx' | 'read'>,
   held: Held,
   { clock, log }: { clock: Clock; log: Log },
   onLost: (why: string) => void,
@@ -91,11 +92,11 @@ export function keepRenewing(
     const startedMs = clock.monotonicMs();
     if (obstacle === '') obstacle = ', because the database did not answer';
     try {
-      if (!(await renewLease(keeper, held))) return lose('another control plane has taken this database over');
+      if (!(await renewLease(keeper, held))) return lose(await takenText(keeper, held));
       obstacle = '';
       if (!isOver) watch(startedMs);
     } catch (error) {
-      if (error instanceof DbError && error.code === 'lease_lost') return lose(error.message);
+      if (error instanceof DbError && error.code === 'lease_lost') return lose(await takenText(keeper, held));
       obstacle = obstacleOf(error);
       if (!isDatabaseAway(error)) log.error({ err: error }, 'the lease could not be renewed; it will be retried');
     }
@@ -104,6 +105,13 @@ export function keepRenewing(
   watch(clock.monotonicMs());
   cancelNext = clock.after(RENEW_MS, () => void renew());
   return stop;
+}
+
+/** Reads need no lease. A process that gets no answer here ends when it could have renewed no more. */
+async function takenText(db: Pick<Db, 'read'>, { name }: Held): Promise<string> {
+  const seen = await seeLease(db, name).catch(() => undefined);
+  const who = seen === undefined || isFree(seen) ? '' : ` (${await nameOf(db, seen.holder)})`;
+  return `another control plane${who} has taken this database over`;
 }
 
 function obstacleOf(error: unknown): string {

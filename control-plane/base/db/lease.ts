@@ -44,7 +44,7 @@ export function isFree(seen: SeenLease | undefined): boolean {
   return seen === undefined || seen.holder === FREE;
 }
 
-export function seeLease(db: Db, name: string): Promise<SeenLease | undefined> {
+export function seeLease(db: Pick<Db, 'read'>, name: string): Promise<SeenLease | undefined> {
   return db.read.one(LeaseRow, sql`select holder, epoch, beat from leases where name = ${name}`);
 }
 
