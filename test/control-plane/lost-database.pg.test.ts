@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFailed, test } from 'vitest';
 import { readConfig } from '../../control-plane/config.ts';
 import { openHouse } from '../../control-plane/house.ts';
 import { createLog } from '../../shared/log.ts';
@@ -23,6 +23,7 @@ test('is one error, one line when it is back, and the reason in the last line', 
   });
   const errors = (): unknown[] => lines.filter(({ level }) => Number(level) >= 50).map(({ msg }) => msg);
   const server = await startPostgres();
+  onTestFailed(() => server.stop());
   const settings = {
     base_url: 'http://127.0.0.1/v1',
     listen: { host: '127.0.0.1', port: 0 },
