@@ -204,7 +204,7 @@ export function brought<
 }
 
 function baseBrings(
-  { db, clock, ids }: Core,
+  { db, clock, ids, log }: Core,
   rooms: Rooms,
   { cursors, keep, secondaries, primacy }: Process,
 ): Wing<'base'> {
@@ -214,7 +214,7 @@ function baseBrings(
   return {
     'base/db': dbBrings({ readiness: rooms.readiness, secondaries, primacy }),
     'base/http': {},
-    'base/blobs': blobsBrings({ clock, blobs, presignedUrls, urlKeys, namedBy }),
+    'base/blobs': blobsBrings({ clock, log, blobs, presignedUrls, urlKeys, namedBy }),
     'base/outbound': {},
     'base/systemd': {},
     'base/mail': {},

@@ -3,6 +3,7 @@ import { throttledLog } from '../shared/log.ts';
 import { type Accounts } from './base/accounts/accounts.ts';
 import { type SshKeys } from './base/accounts/ssh-keys.ts';
 import type { Blobs } from './base/blobs/blobs.ts';
+import { tellMissing } from './base/blobs/missing.ts';
 import type { PresignedUrls } from './base/blobs/presigned-urls.ts';
 import type { UrlKeys } from './base/blobs/url-keys.ts';
 import type { Members } from './base/db/members.ts';
@@ -391,6 +392,7 @@ export function openModels(core: Core, settings: Settings, below: BelowModels): 
     nudge: () => nudges.engine(),
   });
   const { refuseInUse, quotes } = fineTuning;
-  const files = openFiles({ db, clock, ids, blobs, bytesMax, bytesPerOrgMax, refuseInUse, quotes });
+  const known = tellMissing(blobs, { files: (keys) => files.namedBlobs(keys) }, log);
+  const files: Files = openFiles({ ...core, blobs: known, bytesMax, bytesPerOrgMax, refuseInUse, quotes });
   return { catalog, replicas, gateway, videos, files, fineTuning };
 }

@@ -361,11 +361,13 @@ describe('a file', () => {
     expectRefused(PATH, await get(`/${id}`), 'not_found');
   });
 
-  test('is not found if its content is gone, as after the restore of an old database', async () => {
+  test('is unavailable, and not unknown, if its content is missing, as on a disk that is not mounted', async () => {
     const { id } = await uploaded();
     const row = await findFile(api.world.db.read, owner.orgId, id);
     await api.world.rooms.blobs.remove(row?.blob_key ?? '');
-    expectRefused(PATH, await get(`/${id}/content`), 'not_found');
+    const answer = await get(`/${id}/content`);
+    expect(expectRefused(PATH, answer, 'unavailable').text).toContain('the operator has been told');
+    expect(answer.headers['retry-after']).toBe('60');
     expect((await api.call('DELETE', `${PATH}/${id}`, { key: owner.key })).status).toBe(200);
   });
 

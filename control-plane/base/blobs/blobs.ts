@@ -56,6 +56,8 @@ export interface PresignedRequest {
 }
 
 export interface Blobs {
+  /** Where the blobs are, for people. */
+  readonly place: string;
   /** A new, unique key. The `owner` must store a row with the key soon after the write. */
   newKey(owner: BlobOwner): string;
   /**

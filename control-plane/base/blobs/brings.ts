@@ -1,11 +1,13 @@
 // What this room adds to the house: routes, the sweep loop, disk metrics and the keys of URLs.
 import type { Clock } from '../../../shared/clock.ts';
+import type { Log } from '../../../shared/log.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
 import { type Measure, one } from '../http/metrics.ts';
 import type { Blobs } from './blobs.ts';
 import type { PresignedUrls } from './presigned-urls.ts';
 import type { UrlKeys } from './url-keys.ts';
 import { blobRoutes } from './routes.ts';
+import { tellMissing } from './missing.ts';
 import type { Claims } from './sweep.ts';
 import { urlKeyRoutes } from './operator-routes.ts';
 import { type Forgets, inPieces } from '../db/pieces.ts';
@@ -15,6 +17,7 @@ const SWEEP_PERIOD_MS = 600_000;
 
 interface Deps {
   clock: Clock;
+  log: Log;
   blobs: Blobs;
   presignedUrls: PresignedUrls;
   urlKeys: UrlKeys;
@@ -22,7 +25,7 @@ interface Deps {
   namedBy: Claims;
 }
 
-export function blobsBrings({ clock, blobs, presignedUrls, urlKeys, namedBy }: Deps) {
+export function blobsBrings({ clock, log, blobs, presignedUrls, urlKeys, namedBy }: Deps) {
   const sweep: LoopOptions = {
     name: 'blobs',
     periodMs: SWEEP_PERIOD_MS,
@@ -33,7 +36,7 @@ export function blobsBrings({ clock, blobs, presignedUrls, urlKeys, namedBy }: D
     run: (signal) => inPieces(clock.now(), (piece) => urlKeys.forget(piece), signal),
   };
   return {
-    routes: blobRoutes({ blobs, presignedUrls, clock }),
+    routes: blobRoutes({ blobs: tellMissing(blobs, namedBy, log), presignedUrls, clock }),
     operatorRoutes: urlKeyRoutes(urlKeys),
     loops: [sweep],
     measures: diskMeasures(blobs),

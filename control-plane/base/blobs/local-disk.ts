@@ -76,6 +76,7 @@ export function openDiskBlobs(directory: string, deps: DiskBlobsDeps): Blobs {
   };
 
   return {
+    place: directory,
     newKey: (owner) => newKey(owner, deps.ids),
     write,
     open: (key) => openBlob(pathOf(key)),

@@ -41,6 +41,7 @@ export function openS3Blobs(settings: S3Settings, deps: S3BlobsDeps): Blobs {
   const explained: Explained = (work) =>
     work.catch((error: unknown) => explain(error, { endpoint, bucket, log: deps.log }));
   return {
+    place: `${endpoint}/${bucket}`,
     newKey: (owner) => newKey(owner, deps.ids),
     write: async (key, source, options) => {
       const target = { object: objectOf(key), writeId: deps.ids.secret(16) };
