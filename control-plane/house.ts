@@ -17,6 +17,7 @@ import { openSealing } from './base/http/sealing.ts';
 import { type DiskUse, diskUse } from './base/db/readiness.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
 import { openSystemd, type Systemd } from './base/systemd/systemd.ts';
+import { type Agreement, openAgreement } from './agreement.ts';
 import { type Brings, bringsOf, brought } from './brings.ts';
 import { unsharedFiles } from './config-warnings.ts';
 import { type Config, serviceManager } from './config.ts';
@@ -71,7 +72,8 @@ export async function openHouse(config: Config, log: Log, options: HouseOptions 
   const secretFile = openSecretFile(config, outside);
   const metrics = openMetrics();
   const systemd = openSystemd(serviceManager(), outside);
-  const standby = openStandby(systemd, { secretFile, unshared: unsharedFiles(config) }, outside);
+  const agreement = openAgreement(config, before.settings, outside);
+  const standby = openStandby(systemd, { secretFile, agreement, unshared: unsharedFiles(config) }, outside);
   const foundation = await openOwnFoundation(config, {
     ...outside,
     secretFile,
@@ -83,7 +85,7 @@ export async function openHouse(config: Config, log: Log, options: HouseOptions 
     stopping?.throwIfAborted();
     // A process that stood by has read its files long ago.
     const files = standby.hasBegun() ? readLatest(before, readAgain, outside) : before;
-    return houseOn(foundation, files, { outside, metrics, readAgain, systemd, standby });
+    return houseOn(foundation, files, { outside, metrics, readAgain, systemd, standby, agreement });
   } catch (error) {
     // A process that keeps the lease would not end, and would keep others from starting.
     await foundation.close();
@@ -97,11 +99,12 @@ interface Read {
   readAgain(): Config;
   systemd: Systemd;
   standby: Standby;
+  agreement: Agreement;
 }
 
 function houseOn(foundation: Ground, files: OperatorFiles, read: Read): House {
   const { config, settings, certificates, stores } = files;
-  const { outside, metrics, readAgain } = read;
+  const { outside, metrics, readAgain, agreement } = read;
   const { clock, ids, log } = outside;
   const { hasRoom, secret } = foundation;
   const audit = openAudit({ ...outside, db: foundation.db });
@@ -111,6 +114,7 @@ function houseOn(foundation: Ground, files: OperatorFiles, read: Read): House {
   const services = openServices(config, { secret, ...stores }, core);
   const listens = (instanceId: string): boolean => listeners.publicPorts.listens(instanceId);
   const { members } = foundation;
+  const agree = (): Promise<void> => agreement.enter(core.db, members.id, settings);
   const streams = openPrimaryStreams(foundation.primary, core, () => rooms.link);
   const rooms = openRooms(core, settings, {
     nudges,
@@ -132,7 +136,11 @@ function houseOn(foundation: Ground, files: OperatorFiles, read: Read): House {
     driven: () => life.running?.engine?.driven() ?? new Map(),
     secondaries: config.peer_url === undefined ? undefined : openSecondaries(members.id, core),
     ...startOf(config, { clock, foundation }),
-    reload: async () => reloadSettings(readAgain, { rooms, listeners, started: config }, log),
+    reload: async () => {
+      const { now, next } = reloadSettings(readAgain, { rooms, listeners, started: config }, log);
+      await agreement.update(core.db, members.id, next);
+      return now;
+    },
   });
   const web: HttpDeps = {
     ...core,
@@ -147,7 +155,7 @@ function houseOn(foundation: Ground, files: OperatorFiles, read: Read): House {
   return {
     admin,
     onLost: foundation.onLost,
-    ...course({ ...read, config, core, foundation, rooms, brings, listeners, admin, services }, life),
+    ...course({ ...read, agree, config, core, foundation, rooms, brings, listeners, admin, services }, life),
   };
 }
 
@@ -161,6 +169,8 @@ interface Life {
 
 interface Parts extends Pick<Read, 'metrics' | 'systemd' | 'standby'> {
   config: Config;
+  /** Tells the other control planes what this one has set, and the log what they have set otherwise. */
+  agree(): Promise<void>;
   core: Core;
   foundation: Foundation;
   rooms: Rooms;
@@ -181,6 +191,7 @@ function course(parts: Parts, life: Life): Pick<House, 'start' | 'close'> {
     measure(parts, (each) => each.everywhere === true);
     if (isPrimary) await lead(parts, life);
     else await serveBeside(parts, life);
+    await parts.agree();
     foundation.onPrimary(async () => {
       await lead(parts, life);
       log.info(forOperators, 'this control plane is the primary now');
@@ -300,7 +311,7 @@ function reloadSettings(
   readAgain: () => Config,
   { rooms, listeners, started }: { rooms: Rooms; listeners: Listeners; started: Config },
   log: Log,
-): Fields {
+): { now: Fields; next: Settings } {
   let config: Config;
   let next: Settings;
   try {
@@ -325,7 +336,7 @@ function reloadSettings(
     waits_for_restart: waitsForRestart(started, config).join(', '),
   };
   log.info(now, 'models, templates, environments and limits were read again');
-  return now;
+  return { now, next };
 }
 
 async function drain(

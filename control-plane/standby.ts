@@ -6,6 +6,7 @@
 //
 // It listens nowhere before that, so a proxy in front finds the one that serves by asking both.
 import { type Loop, startLoop } from '../shared/loop.ts';
+import type { Agreement } from './agreement.ts';
 import type { Db } from './base/db/db.ts';
 import type { Systemd } from './base/systemd/systemd.ts';
 import type { ConfigWarning } from './config-warnings.ts';
@@ -19,13 +20,19 @@ export interface Standby {
   end(): Promise<void>;
 }
 
+interface StandbyDeps {
+  secretFile: Pick<SecretFile, 'assertKnown'>;
+  agreement: Pick<Agreement, 'compareFirst'>;
+  unshared: ConfigWarning | undefined;
+}
+
 /**
  * A process that stands by counts as started, so systemd expects to hear that it is alive. This tells it until `end`, because the migrations after a
  * takeover may take minutes.
  */
 export function openStandby(
   { standsBy, alive, alivePeriodMs }: Systemd,
-  { secretFile, unshared }: { secretFile: Pick<SecretFile, 'assertKnown'>; unshared: ConfigWarning | undefined },
+  { secretFile, agreement, unshared }: StandbyDeps,
   core: Omit<Core, 'db' | 'sealing'>,
 ): Standby {
   let begun = false;
@@ -36,6 +43,7 @@ export function openStandby(
       await secretFile.assertKnown(db.read);
       begun = true;
       if (unshared !== undefined) core.log.warn({ setting: unshared.setting }, unshared.what);
+      await agreement.compareFirst(db.read);
       core.log.info(
         { primary },
         'another control plane serves on this database; this one stands by, and takes over when that one ends',

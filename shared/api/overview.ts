@@ -6,7 +6,7 @@ const count = z.int().min(0);
 
 export const OverviewWaiting = z
   .strictObject({
-    kind: z.enum(['deposit', 'credit', 'payout', 'dispute', 'machine', 'webhook', 'mail', 'loop']),
+    kind: z.enum(['deposit', 'credit', 'payout', 'dispute', 'machine', 'webhook', 'mail', 'loop', 'settings']),
     id: z.string().describe('Id of what waits'),
     what: z.string().describe('What waits, in words'),
     since: time.describe('When it began to wait'),

@@ -85,10 +85,11 @@ async function standBy(env?: Record<string, string>): Promise<Program> {
 }
 
 /** Both serve: the first one is the primary. */
-async function serveBoth(): Promise<{ primary: Program; secondary: Program }> {
+async function serveBoth(ofSecond: object = {}): Promise<{ primary: Program; secondary: Program }> {
   await programs[0]?.stop('SIGTERM');
   for (const [name, place] of Object.entries({ first, second })) {
-    configure(name, place, { peer_url: `http://127.0.0.1:${place.port}` });
+    const more = name === 'second' ? ofSecond : {};
+    configure(name, place, { peer_url: `http://127.0.0.1:${place.port}`, ...more });
     const program = serve(place);
     programs.push(program);
     await program.waitForOutput(/the control plane serves/, 30_000);
@@ -105,9 +106,11 @@ const signUpAt = async ({ port }: Place): Promise<unknown> => {
 
 test('the one that stands by listens nowhere, and takes over with the newest files when the other one ends', async () => {
   chmodSync(join(dir, 'second', 'secret'), 0o644);
+  configure('second', second, { disk_price_per_gb_hour: 0.5 });
   const other = await standBy();
   expect(other.output()).toMatch(/"level":40[^\n]*"setting":"secret_file"[^\n]*chmod 600 [^\n]*secret/);
   expect(other.output()).toMatch(/"level":40[^\n]*"setting":"blobs_s3"[^\n]*keep them in an S3 store/);
+  expect(other.output()).toMatch(/"settings":\[[^\]]*"disk_price_per_gb_hour"\][^\n]*has other values of settings/);
   await expect(fetch(`http://127.0.0.1:${second.port}/readyz`)).rejects.toThrow('fetch failed');
   const made = await capture([
     process.execPath,
@@ -154,6 +157,21 @@ test.skipIf(!hasSystemd)(
     await systemd.waitFor(/WATCHDOG=1[^]*READY=1\nSTATUS=serves[^]*WATCHDOG=1/);
   },
 );
+
+test('one that serves beside the primary with other prices says so once, and the overview shows it while it lasts', async () => {
+  const { secondary } = await serveBoth({ platform_fee_bps: 100 });
+  const complaints = secondary
+    .output()
+    .match(/"settings":\[[^\]]*"platform_fee_bps"[^\n]*has other values of settings/g);
+  expect(complaints).toHaveLength(1);
+  const overview = async (): Promise<string> =>
+    (await capture([process.execPath, LAUNCHER, 'admin', 'overview', '--config', first.config])).stdout.toString();
+  expect(await overview()).toContain(
+    `The control plane http://127.0.0.1:${second.port} has other values than the primary: `,
+  );
+  await secondary.stop('SIGTERM');
+  expect(await overview()).not.toContain('has other values');
+});
 
 test('the log names the socket of the operator where there is one, and a command without one says what to do on the machine of a secondary', async () => {
   const { primary, secondary } = await serveBoth();

@@ -35,6 +35,7 @@ export const DAEMONS: readonly Daemon[] = [
       'listeners.ts',
       'loops.ts',
       'foundation.ts',
+      'agreement.ts',
       'backup.ts',
       'check-config.ts',
       'config-files.ts',

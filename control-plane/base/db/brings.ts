@@ -1,5 +1,7 @@
-// What this room adds to the house: metrics, and the watch over the secondaries.
+// What this room adds to the house: metrics, the watch over the secondaries, and what operators see of them.
 import type { LoopOptions } from '../../../shared/loop.ts';
+import { differencesFromPrimary } from './agreement.ts';
+import type { Query } from './db.ts';
 import type { Secondaries } from './members.ts';
 import type { Primacy } from './primacy.ts';
 import type { Readiness } from './readiness.ts';
@@ -16,6 +18,7 @@ interface Deps {
 
 export function dbBrings({ readiness, secondaries, primacy }: Deps) {
   return {
+    waits: [differingSettings],
     loops: secondaries === undefined ? [] : [watchOf(secondaries)],
     measures: [
       {
@@ -44,6 +47,17 @@ export function dbBrings({ readiness, secondaries, primacy }: Deps) {
 
 function samplesOf(primacy: Primacy | undefined): { labels: { how: string }; value: number }[] {
   return primacy === undefined ? [] : [{ labels: { how: primacy.how }, value: primacy.sinceMs / 1_000 }];
+}
+
+async function differingSettings(query: Query) {
+  const differences = await differencesFromPrimary(query);
+  return differences.map(({ member, settings, sinceMs }) => ({
+    kind: 'settings' as const,
+    id: member,
+    what: `The control plane ${member} has other values than the primary: ${settings.join(', ')}. After a takeover, customers would get those.`,
+    sinceMs,
+    command: 'svc-control-plane check-config',
+  }));
 }
 
 function watchOf({ endDead }: Secondaries): LoopOptions {
