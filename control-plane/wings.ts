@@ -392,7 +392,7 @@ export function openModels(core: Core, settings: Settings, below: BelowModels): 
     nudge: () => nudges.engine(),
   });
   const { refuseInUse, quotes } = fineTuning;
-  const known = tellMissing(blobs, { files: (keys) => files.namedBlobs(keys) }, log);
+  const known = tellMissing(blobs, { files: (keys) => files.contentBlobs(keys) }, log);
   const files: Files = openFiles({ ...core, blobs: known, bytesMax, bytesPerOrgMax, refuseInUse, quotes });
   return { catalog, replicas, gateway, videos, files, fineTuning };
 }

@@ -26,5 +26,6 @@ export function tellMissing(blobs: Blobs, namedBy: Claims, log: Log): Blobs {
       retryAfterSeconds: RETRY_S,
     });
   };
+  // The store stays the prototype, so that each other call reaches the function that it has then.
   return Object.assign(Object.create(blobs) as Blobs, { open });
 }

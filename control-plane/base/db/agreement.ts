@@ -2,7 +2,7 @@
 // that would take over with other prices is known before it does, and no value leaves the process.
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import { int, text } from './columns.ts';
+import { int, json, text } from './columns.ts';
 import { type Db, type Query, sql } from './db.ts';
 
 /** Name of a setting -> digest of its value. */
@@ -19,7 +19,7 @@ export interface Difference {
 
 const DIGEST_CHARS = 16;
 const Digests = z.record(z.string(), z.string());
-const SettingsRow = z.object({ id: text, settings: text, written_ms: int, url: text.nullable() });
+const SettingsRow = z.object({ id: text, settings: json(Digests), written_ms: int, url: text.nullable() });
 type SettingsRow = z.infer<typeof SettingsRow>;
 const HolderRow = z.object({ holder: text });
 
@@ -62,7 +62,7 @@ export async function differencesFromPrimary(query: Query): Promise<Difference[]
   ];
   const primary = rows.find(({ id }) => id === lease?.holder);
   if (primary === undefined) return [];
-  const own = { digests: digestsIn(primary), sinceMs: primary.written_ms };
+  const own = { digests: primary.settings, sinceMs: primary.written_ms };
   return rows.flatMap((row) => differenceOf(row, own));
 }
 
@@ -77,16 +77,12 @@ function living(query: Query): Promise<SettingsRow[]> {
 
 /** Two versions may know different settings. Only those that both know are compared. */
 function differenceOf(row: SettingsRow, own: { digests: Digests; sinceMs: number }): Difference[] {
-  const digests = digestsIn(row);
+  const { settings: digests } = row;
   const settings = Object.keys(own.digests).filter(
     (name) => digests[name] !== undefined && digests[name] !== own.digests[name],
   );
   if (settings.length === 0) return [];
   return [{ member: row.url ?? row.id, settings, sinceMs: Math.max(row.written_ms, own.sinceMs) }];
-}
-
-function digestsIn({ settings }: SettingsRow): Digests {
-  return Digests.parse(JSON.parse(settings));
 }
 
 /** JSON has neither maps nor large numbers, and orders members as they were made. */

@@ -5,7 +5,7 @@ import { fail, failField } from '../../../shared/errors.ts';
 import { UPLOADS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { type OpenBlob, removeUnnamed } from '../../base/blobs/blobs.ts';
 import { openAtOnce, type FilesDeps, upload, type UploadCall } from './upload.ts';
-import { deleteFile, type FileRow, findFile, namedBlobs, pageOfFiles } from './store.ts';
+import { contentBlobs, deleteFile, type FileRow, findFile, namedBlobs, pageOfFiles } from './store.ts';
 import { openUploads, type Uploads } from './uploads.ts';
 import { fileView } from './view.ts';
 
@@ -22,6 +22,8 @@ export interface Files {
   remove(orgId: string, id: string): Promise<void>;
   /** The blob keys among `keys` that belong to files. The sweep of blobs removes only blobs that nobody names. */
   namedBlobs(keys: readonly string[]): Promise<string[]>;
+  /** The same without parts of uploads. A part that is lost can be sent again. */
+  contentBlobs(keys: readonly string[]): Promise<string[]>;
   /** Files that come in parts. */
   uploads: Uploads;
 }
@@ -64,6 +66,7 @@ export function openFiles(deps: FilesDeps): Files {
       await removeUnnamed(blobs, (gone ?? failMissing(id)).blob_key);
     },
     namedBlobs: (keys) => namedBlobs(db.read, keys),
+    contentBlobs: (keys) => contentBlobs(db.read, keys),
     uploads: openUploads(deps, atOnce),
   };
 }

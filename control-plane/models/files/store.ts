@@ -63,6 +63,12 @@ export async function storedOf(query: Query, orgId: string): Promise<z.infer<typ
   return row ?? { count: 0, bytes: 0 };
 }
 
+/** The blob keys among `keys` that are the content of files, without parts of uploads. */
+export async function contentBlobs(query: Query, keys: readonly string[]): Promise<string[]> {
+  const which = sql`select blob_key from files where blob_key in (${join([...keys])})`;
+  return (await query.all(blobKeyRow, which)).map(({ blob_key: key }) => key);
+}
+
 /** The blob keys that belong to a file or to a part of one. */
 export async function namedBlobs(query: Query, keys: readonly string[]): Promise<string[]> {
   const named = join([...keys]);
