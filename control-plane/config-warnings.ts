@@ -70,7 +70,7 @@ function openMode(path: string): string | undefined {
  */
 function ofAddresses({ listen, base_url: url }: Config): ConfigWarning[] {
   if (isLoopback(listen.host) || listen.host === 'localhost' || !isLoopback(new URL(url).hostname)) return [];
-  const what = `base_url is ${url}, so links in mails, the commands that enrol hosts and the addresses of instances lead everybody to the own machine, although the API listens on ${listen.host}: set base_url to the address that customers and hosts use`;
+  const what = `base_url is ${url}, so links in mails, the commands that enrol hosts and the addresses of instances point everybody to their own machine, although the API listens on ${listen.host}: set base_url to the address that customers and hosts use`;
   return [{ setting: 'base_url', what }];
 }
 

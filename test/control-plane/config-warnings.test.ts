@@ -1,4 +1,4 @@
-// What a start warns of: files with secrets that others may read, and links that lead everybody to the own machine.
+// What a start warns of: files with secrets that others may read, and links that point everybody to their own machine.
 import { chmodSync, chownSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -56,7 +56,7 @@ export interface PresignedRequest {
 }
 
 export interface Blobs {
-  /** Where the blobs are, for people. */
+  /** The folder or the bucket of the blobs, in words for people. */
   readonly place: string;
   /** A new, unique key. The `owner` must store a row with the key soon after the write. */
   newKey(owner: BlobOwner): string;

@@ -10,7 +10,7 @@ export type Digests = Readonly<Record<string, string>>;
 
 /** A control plane that lives and has other values than the one that it was compared with. */
 export interface Difference {
-  /** Where it is reached, or its id if it has not said so. */
+  /** Its URL, or its id if it has given none. */
   member: string;
   settings: string[];
   /** Since when both have these values. */
