@@ -1,10 +1,9 @@
 // The console in Chromium where models are used for more than one visit of the page: videos that were made before, and an answer that is stopped.
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { parseModels } from '../../control-plane/models/catalog/models.ts';
 import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
 import { type FakeUpstream, openFakeUpstream } from '../kit/fake-upstream.ts';
-import { modelsFile, videoModelsFile } from '../kit/models.ts';
+import { someModels, videoModels } from '../kit/models.ts';
 import { addPerson } from '../kit/people.ts';
 import { HELLO_EVENTS } from '../kit/stream-chunks.ts';
 import { openVideoServer, type VideoServer } from '../kit/video-server.ts';
@@ -19,12 +18,9 @@ let account: ApiAccount;
 beforeAll(async () => {
   upstream = await openFakeUpstream();
   videos = await openVideoServer();
-  const entriesOf = (file: string): object[] => (JSON.parse(file) as { models: object[] }).models;
   const servers = [{ base_url: videos.baseUrl, engine: 'vllm_omni' }];
-  const entries = [...entriesOf(modelsFile(upstream.baseUrl)), ...entriesOf(videoModelsFile(servers))];
-  pages = await openConsolePages({
-    settings: { models: parseModels(JSON.stringify({ models: entries }), 'models.yaml') },
-  });
+  const models = [...someModels(upstream.baseUrl), ...videoModels(servers)];
+  pages = await openConsolePages({ settings: { models } });
   const { world } = pages.api;
   // The page shows times by the clock of the browser.
   await world.clock.advance(Date.now() - world.clock.now());

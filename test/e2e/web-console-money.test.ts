@@ -2,12 +2,11 @@
 // its signature checked, models answer with what was measured, and examples are uploaded and trained with.
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parseModels } from '../../control-plane/models/catalog/models.ts';
 import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
 import { copyFiles } from '../kit/long-lists.ts';
 import { depositIn, noteRead, offlineDeposits } from '../kit/deposits.ts';
 import { type FakeUpstream, openFakeUpstream } from '../kit/fake-upstream.ts';
-import { modelsFile, tunableEntries, videoModelsFile } from '../kit/models.ts';
+import { someModels, tunableModels, videoModels } from '../kit/models.ts';
 import { addPerson } from '../kit/people.ts';
 import { scriptedOutbound } from '../kit/scripted-outbound.ts';
 import { HELLO_EVENTS } from '../kit/stream-chunks.ts';
@@ -35,13 +34,11 @@ beforeAll(async () => {
       ? { body: { created: 1, data: [{ b64_json: PNG }] } }
       : { events: HELLO_EVENTS, pauseMs: 20 };
   videos = await openVideoServer();
-  const entriesOf = (file: string): object[] => (JSON.parse(file) as { models: object[] }).models;
-  const entries = [
-    ...entriesOf(modelsFile(upstream.baseUrl)),
-    ...entriesOf(videoModelsFile([{ base_url: videos.baseUrl, engine: 'vllm_omni' }])),
-    ...tunableEntries().slice(0, 1),
+  const models = [
+    ...someModels(upstream.baseUrl),
+    ...videoModels([{ base_url: videos.baseUrl, engine: 'vllm_omni' }]),
+    ...tunableModels().slice(0, 1),
   ];
-  const models = parseModels(JSON.stringify({ models: entries }), 'models.yaml');
   pages = await openConsolePages({ webhookOutbound: outbound, settings: { deposits: offlineDeposits(), models } });
   const { world } = pages.api;
   // The page counts down by the clock of the browser.
