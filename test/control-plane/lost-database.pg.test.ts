@@ -16,7 +16,7 @@ afterEach(() => rmSync(dir, { recursive: true }));
 
 const BACK = 'the database can be reached again';
 
-test('is one error, one line when it is back, and the reason in the last line', { timeout: 120_000 }, async () => {
+test('is one error, one line when it is back, and the reason in the last line', async () => {
   const lines: Record<string, unknown>[] = [];
   const log = createLog('test', 'info', {
     write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>),

@@ -55,4 +55,4 @@ test('the manual restores a dump; a daemon that is started too early finds the d
   await shell(changePlaces);
   expect(await orgsIn('svc')).toEqual(['in-the-dump']);
   expect(await orgsIn('svc_before_restore')).toEqual(['in-the-dump', 'later']);
-}, 60_000);
+});

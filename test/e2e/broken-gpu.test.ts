@@ -68,4 +68,4 @@ test('a GPU that is lost under an instance is shown and not charged until it is 
     'instance.stopping',
     'instance.terminated',
   ]);
-}, 240_000);
+});

@@ -21,7 +21,7 @@ beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), 'deb-'));
   files = await buildDebianPackages(join(dir, 'dist'));
   contents = { [CONTROL_PLANE]: await listed(CONTROL_PLANE), [AGENT]: await listed(AGENT) };
-}, 300_000);
+});
 afterAll(() => rmSync(dir, { recursive: true }));
 
 const fileOf = (name: string): string => files.find((file) => basename(file).startsWith(`${name}_`)) ?? '';
@@ -46,7 +46,7 @@ test('the same sources give the same bytes, and each sum is beside its package',
   }
   const sums = await capture(['sh', '-c', 'cd "$1" && sha256sum --check ./*.sha256', 'sh', join(dir, 'dist')]);
   expect(sums).toMatchObject({ code: 0 });
-}, 300_000);
+});
 
 describe.each([
   { name: CONTROL_PLANE, unit: 'svc-control-plane', config: 'control-plane.yaml', other: 'agent' },

@@ -140,7 +140,7 @@ test('two control planes serve behind a balancer; the primary is killed, and the
       () => undefined,
     ),
   );
-}, 300_000);
+});
 
 /** A page of an owner of the customer's organisation, who has followed the operator's link. */
 async function signIn(browser: Browser): Promise<Page> {

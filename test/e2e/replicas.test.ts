@@ -26,7 +26,7 @@ beforeAll(async () => {
       return { models_file: modelsFile };
     },
   });
-}, 120_000);
+});
 afterAll(async () => {
   expect(await stack.end()).toEqual([]);
 });
@@ -93,4 +93,4 @@ test('a call wakes a replica on a trusted machine, streams through its tunnel, a
   await eventually('an ended replica', 40_000, async () =>
     (await replicas())[0]?.state === 'ended' ? true : undefined,
   );
-}, 180_000);
+});

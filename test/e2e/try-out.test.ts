@@ -27,7 +27,7 @@ beforeAll(async () => {
   engine = await startEngine({ dir: mkdtempSync(join(dir, 'engine-')) });
   await engine.letThrough(registry.port);
   await makeBaseImage();
-}, 180_000);
+});
 afterAll(async () => {
   await engine.stop();
   await registry.stop();
@@ -63,7 +63,7 @@ test('one command brings the control plane up', async () => {
     const { code, stdout } = await curl('/v1/gpu-types');
     return code === 0 && stdout.toString().includes('"data"') ? true : undefined;
   });
-}, 240_000);
+});
 
 test('the engine leaves it as long to stop as its unit does', async () => {
   const [running] = await engine.docker.listContainers();
@@ -97,4 +97,4 @@ test('the data outlives the container, and `down --volumes` leaves nothing', asy
   expect(listed).toContain('you@example.com');
   expect(await compose('down', '--volumes')).toMatchObject({ code: 0 });
   expect(await engineContents(engine.docker)).toEqual([]);
-}, 120_000);
+});

@@ -23,7 +23,7 @@ beforeAll(async () => {
   await world.clock.advance(Date.now() - 2 * HOUR_MS - world.clock.now());
   await world.machine({ gpus: 2, dollars: 2 });
   page = await pages.signedIn(await addPerson(world, { orgId: owner.orgId, role: 'owner' }));
-}, 60_000);
+});
 afterAll(async () => {
   expect(pages.broken).toEqual([]);
   await pages.close();

@@ -45,7 +45,7 @@ beforeAll(async () => {
   await pages.probe(120_000);
   ids['eval-nightly'] = await world.launch(account, { name: 'eval-nightly' });
   page = await pages.signedIn(await addPerson(world, { orgId: account.orgId, role: 'owner' }));
-}, 120_000);
+});
 afterAll(async () => pages.close());
 
 const rowOf = (name: string) => page.getByRole('row').filter({ hasText: name });

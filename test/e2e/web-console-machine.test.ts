@@ -41,7 +41,7 @@ beforeAll(async () => {
   world.probeAnswers.delete(rentalId);
   await pages.probe(60_000);
   page = await pages.signedIn(await addPerson(world, { orgId: supplier.orgId, role: 'owner' }));
-}, 120_000);
+});
 afterAll(async () => pages.close());
 
 async function show(id: string): Promise<void> {

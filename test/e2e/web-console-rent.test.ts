@@ -83,7 +83,7 @@ test('an offering is chosen, an image is named, and the launch leads to the inst
     .first()
     .waitFor();
   expect(await axeFindings(page)).toEqual([]);
-}, 180_000);
+});
 
 test('the instance is terminated after its name was typed, and its bill is shown', async () => {
   await press('Terminate');
@@ -99,4 +99,4 @@ test('the instance is terminated after its name was typed, and its bill is shown
   await page.goto(new URL('/console/usage', page.url()).href);
   await page.getByRole('heading', { name: 'Usage and balance' }).waitFor();
   expect(await axeFindings(page)).toEqual([]);
-}, 120_000);
+});

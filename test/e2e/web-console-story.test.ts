@@ -87,7 +87,7 @@ describe.each(BROWSERS)('$name', ({ name, open, hasPasskeys }) => {
     await page.getByRole('button', { name: /^Launch at \$/ }).click();
     await page.getByRole('heading', { name: `story-${name.toLowerCase()}` }).waitFor();
     await page.locator('.badge.ok', { hasText: 'running' }).waitFor({ timeout: BOOT_MS_MAX });
-  }, 180_000);
+  });
 
   test('the terminal opens with the login that the page shows, and runs commands in the container', async () => {
     await page.getByRole('button', { name: 'Show password' }).click();
@@ -108,7 +108,7 @@ describe.each(BROWSERS)('$name', ({ name, open, hasPasskeys }) => {
     await terminal.keyboard.type('echo six times seven is $((6 * 7))\n');
     await expect.poll(() => screen.innerText()).toContain('six times seven is 42');
     await terminal.context().close();
-  }, 120_000);
+  });
 
   test('the instance is terminated, and the bill has its seconds and the credit', async () => {
     await page.getByRole('button', { name: 'Terminate' }).click();
@@ -127,7 +127,7 @@ describe.each(BROWSERS)('$name', ({ name, open, hasPasskeys }) => {
       .getByRole('row')
       .filter({ hasText: `welcome ${name}` })
       .waitFor();
-  }, 120_000);
+  });
 
   async function addPasskey(): Promise<void> {
     await page.goto(new URL('/console/security', page.url()).href);

@@ -79,7 +79,7 @@ describe.each(KINDS)('$name', (kind) => {
     expect(findings).toEqual([]);
     const shots = process.env['CONSOLE_SHOTS'];
     if (shots !== undefined) await page.screenshot({ path: `${shots}/supplier-machine.png`, fullPage: true });
-  }, 90_000);
+  });
 
   test('the operator approves it in the console, and it is listed', async () => {
     const operator = await visits.visitAsOperator(browser, kind);
@@ -101,7 +101,7 @@ describe.each(KINDS)('$name', (kind) => {
     await operator
       .getByRole('img', { name: /^The last 24 hours: 0 outages, at most \d machines? without a link$/ })
       .waitFor();
-  }, 90_000);
+  });
 
   test('a price that is far from the one before is asked about first', async () => {
     const field = page.getByLabel('Price of one GPU per hour, in dollars');

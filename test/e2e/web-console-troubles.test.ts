@@ -103,7 +103,7 @@ describe.each(BROWSERS)('a customer in $name', ({ name, open }) => {
     await page.getByText('Failed', { exact: true }).click();
     const row = page.getByRole('row').filter({ hasText: 'instance.running' });
     await row.getByText('503, 1 of 1 failed').waitFor();
-  }, 120_000);
+  });
 
   test('retries the dead delivery by hand when the server is back', async () => {
     const { page } = of(name);
@@ -116,7 +116,7 @@ describe.each(BROWSERS)('a customer in $name', ({ name, open }) => {
     answer = 204;
     await page.getByRole('button', { name: 'Retry now' }).click();
     await page.getByText('Attempt 2: 204').waitFor({ timeout: 30_000 });
-  }, 60_000);
+  });
 });
 
 test('the host dies, and each rental on it becomes unreachable', async () => {
@@ -129,7 +129,7 @@ test('the host dies, and each rental on it becomes unreachable', async () => {
     await page.goto(consoleUrl(`instances/${instanceId}`));
     await page.locator('.badge', { hasText: 'unreachable' }).first().waitFor({ timeout: OUTAGE_MS_MAX });
   }
-}, 240_000);
+});
 
 /** Leads the operator from the overview to the page of the outage. */
 async function showOutage(operator: Page): Promise<void> {
@@ -150,14 +150,14 @@ describe.each(BROWSERS)('an operator in $name, while the host is dead,', (kind) 
     await showOutage(operator);
     await operator.getByText('It lasts.').waitFor();
     await operator.getByRole('row').filter({ hasText: visitor.instanceId }).waitFor();
-  }, 60_000);
+  });
 });
 
 test('the host comes back, and each rental on it goes on', async () => {
   await stack.host.daemon.start();
   for (const { page } of customers.values())
     await page.locator('.badge.ok', { hasText: 'running' }).first().waitFor({ timeout: OUTAGE_MS_MAX });
-}, 240_000);
+});
 
 describe.each(BROWSERS)('an operator in $name, when the host is back,', ({ name }) => {
   test('releases the credit of the customer, whose bill shows it', async () => {
@@ -176,7 +176,7 @@ describe.each(BROWSERS)('an operator in $name, when the host is back,', ({ name 
     const credit = await bill.getByText(/^Outage, \$[\d.]+ not charged/).innerText();
     // The list of the operator rounds to cents. Half a cent is 5,000 millionths of a dollar.
     expect(Math.abs(millionthsIn(credit) - millionthsIn(held))).toBeLessThanOrEqual(5_000);
-  }, 60_000);
+  });
 });
 
 describe.each(BROWSERS)('the supplier in $name', (kind) => {
@@ -194,5 +194,5 @@ describe.each(BROWSERS)('the supplier in $name', (kind) => {
     await outages.getByText('failed SSH probes since').first().waitFor();
     const earned = page.getByRole('region', { name: 'Earnings, table' }).getByRole('row').last();
     await expect.poll(() => earned.textContent()).toMatch(/over its whole life\$\d+\.\d{4}$/);
-  }, 60_000);
+  });
 });

@@ -324,7 +324,7 @@ test('ten tabs follow the organisation with one stream, and another tab reads it
   await makeKey(others[0] as Page, 'second');
   await seeRow(others, 'second');
   expect(pages.broken).toEqual([]);
-}, 120_000);
+});
 
 /** Adds a member of the organisation, whose link sets a password. */
 function addPerson(email: string, name: string, role: Role): Promise<{ url: string }> {

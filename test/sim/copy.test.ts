@@ -9,7 +9,7 @@ import { brokenRules, leftOver } from './rules.ts';
 
 const MINUTE_MS = 60_000;
 
-test('the first link of a copied disk shows that it is a copy, and ends no rental', { timeout: 60_000 }, async () => {
+test('the first link of a copied disk shows that it is a copy, and ends no rental', async () => {
   const { fleet, host } = await openSmallFleet();
   const image = host.disk.copy();
   const id = await rent(fleet);
@@ -20,7 +20,7 @@ test('the first link of a copied disk shows that it is a copy, and ends no renta
   await settle(fleet, host, id);
 });
 
-test('a copy that is as young as its disk ends no rental before it is found out', { timeout: 60_000 }, async () => {
+test('a copy that is as young as its disk ends no rental before it is found out', async () => {
   const { fleet, host } = await openSmallFleet();
   const id = await rent(fleet);
   // The copy knows the container, which stays with its host, and has the newest clone token.

@@ -202,7 +202,7 @@ describe('memory', () => {
     stream?.uncork();
     // About a hundred thousand answers are encrypted until it reads again.
     await expect.poll(() => stream?.isPaused(), { timeout: 60_000 }).toBe(false);
-  }, 90_000);
+  });
 
   test('nothing more is read from a client while the guest has not answered a request of it', async () => {
     const world = await startWorld();

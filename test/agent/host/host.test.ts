@@ -199,7 +199,7 @@ describe('facts', () => {
     const { storage_bytes: bytes } = await readHostFacts(join(dir, 'not', 'there', 'yet'));
     const { blocks, bsize } = statfsSync(dir);
     expect(bytes).toBe(blocks * bsize);
-  }, 20_000);
+  });
 
   test('include raised limits only if the machine allows them', () => {
     const limits = 'Max open files  1024  20000  files\nMax locked memory  8388608  8388608  bytes\n';

@@ -29,7 +29,7 @@ beforeAll(async () => {
     startEngine({ dir, storageDriver: 'btrfs' }),
     startEngine(),
   ]);
-}, 120_000);
+});
 afterAll(async () => {
   await Promise.all([holding.stop(), plain.stop()]);
   btrfs.remove();

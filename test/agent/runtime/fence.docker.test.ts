@@ -52,7 +52,7 @@ beforeAll(async () => {
   for (const subnet of [IPV6_SUBNET, `${await addressOf('wl_b')}/32`]) await outside.routeBack(subnet);
   // The network that came last has the default route.
   for (const name of ['six', 'svc-wl_old']) await outside.join(await gatewayOf(name));
-}, 120_000);
+});
 afterAll(async () => {
   const { docker } = world.engine;
   await docker.getContainer('published').remove({ force: true });

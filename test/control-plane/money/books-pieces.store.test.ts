@@ -95,7 +95,7 @@ test('the hourly and the nightly proof read charges with many transfers in sever
   expect(new Set(nightly.flat())).toEqual(new Set(ids));
   expect(nightly.filter((piece) => piece.length > 2)).toEqual([]);
   expect(await books.verify()).toEqual([`rcp_4: charged 7, the ledger says ${LIMIT / 2}`]);
-}, 60_000);
+});
 
 test('a full proof that was interrupted begins again as a full proof, which reads each charge once for each side', async () => {
   for (const id of ['rcp_1', 'rcp_2']) await charge(id, 1_200);

@@ -253,7 +253,7 @@ test('after each step of a random history, all proofs of the books hold', async 
   );
   // The histories on PostgreSQL are few, and may lack some kinds.
   expect(IS_POSTGRES ? POSTED : [...posted]).toEqual(expect.arrayContaining(POSTED));
-}, 600_000);
+});
 
 /** The kinds of the transfers, and of what was refunded. */
 async function postedIn({ db }: World): Promise<string[]> {

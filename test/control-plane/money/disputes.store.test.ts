@@ -275,4 +275,4 @@ test('no payout ever covers disputed or too new earnings, and the books agree af
     { seed: 7, numRuns: RUNS },
   );
   expect([refunds > 0, payouts > 0]).toEqual([true, true]);
-}, 600_000);
+});

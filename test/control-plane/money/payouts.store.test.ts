@@ -203,7 +203,7 @@ test('earnings add up to the ledger in every paging and grouping, through rental
     { seed: 23, numRuns: RUNS },
   );
   expect([...seen].toSorted()).toEqual(['earned', 'earned, paid', 'taken back', 'taken back, paid']);
-}, 600_000);
+});
 
 /** Reads all entries in pages of two sizes. Returns the kinds of entries that occur. */
 async function expectExact(): Promise<string[]> {

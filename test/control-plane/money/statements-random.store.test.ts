@@ -113,7 +113,7 @@ test('a random history leaves statements that equal the ledger, and books that a
   const sections = [...STATEMENT_SECTIONS].toSorted();
   // Few runs do not reach all of them.
   expect(RUNS > 4 ? [...seen].toSorted() : sections).toEqual(sections);
-}, 600_000);
+});
 
 async function perform(step: Step, stage: Stage): Promise<void> {
   const { world, ask, supplierId, running, ended } = stage;

@@ -348,7 +348,7 @@ test(`two launches race for the last GPU: exactly one gets it, ${ROUNDS} rounds`
     await world.observe(id, { phase: 'removed' });
     await world.clock.advance(1);
   }
-}, 600_000);
+});
 
 test('the lowest price there is caps a boot rescue as any other does', async () => {
   await world.machine({ dollars: 0.00000001 });

@@ -215,7 +215,7 @@ describe('a reserved launch', () => {
       await world.end(who, newest?.instance.id ?? '');
       await world.clock.advance(1);
     }
-  }, 120_000);
+  });
 });
 
 describe('an on-demand launch', () => {
