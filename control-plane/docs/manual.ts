@@ -1,5 +1,6 @@
-// The manual: its pages are read from this folder, converted from Markdown to HTML, framed, and kept from the start of the control plane on. Raw
-// HTML is off, and each heading has an anchor. The headers of a page forbid everything but its style sheet.
+// The manual: its pages are read from this folder at the start of the control plane. The first reader has them converted from Markdown to HTML and
+// framed, which would be a tenth of each start. Raw HTML is off, and each heading has an anchor. The headers of a page forbid everything but its
+// style sheet.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Marked, type RendererObject, type Tokens } from 'marked';
@@ -37,26 +38,38 @@ export interface Manual {
   /** The source of a page; undefined if there is no such page. */
   markdown(name: string): string | undefined;
   /** The text of /llms.txt. */
-  llms: string;
+  llms(): string;
   headers: Record<string, string>;
 }
 
-/** @throws Error if a page is missing, or if it links to a page that does not exist */
+/**
+ * @throws Error if a page is missing. The first use of a page throws if any page links to one that does not exist: a test reads them all, so no
+ * reader sees that.
+ */
 export function openManual(): Manual {
   const sources = new Map<string, string>(PAGES.map((name) => [name, sourceOf(name)]));
-  const rendered = new Map(PAGES.map((name): [PageName, Rendered] => [name, renderPage(name)]));
   const frame = openFrame(readFileSync(join(import.meta.dirname, 'manual.css'), 'utf8'));
-  const entries = [...rendered].map(([name, { title }]) => ({ href: hrefOfPage(name), title }));
-  const pages = new Map<string, string>(
-    [...rendered].map(([name, page]) => [name, frame.page(page, [...entries, REFERENCE], hrefOfPage(name))]),
-  );
-  const titled = [...rendered].map(([name, { title }]) => ({ name, title, source: sources.get(name) ?? '' }));
+  let made: Made | undefined;
+  const manual = (): Made => (made ??= makeManual(sources, frame));
   return {
-    page: (name) => pages.get(name),
+    page: (name) => manual().pages.get(name),
     markdown: (name) => sources.get(name),
-    llms: llmsText(titled),
+    llms: () => manual().llms,
     headers: frame.headers,
   };
+}
+
+interface Made {
+  pages: ReadonlyMap<string, string>;
+  llms: string;
+}
+
+function makeManual(sources: ReadonlyMap<string, string>, frame: Frame): Made {
+  const named = PAGES.map((name) => ({ name, source: sources.get(name) ?? '' }));
+  const rendered = named.map(({ name, source }) => ({ name, source, ...renderPage(name, source) }));
+  const entries = [...rendered.map(({ name, title }) => ({ href: hrefOfPage(name), title })), REFERENCE];
+  const pages = rendered.map((page) => [page.name, frame.page(page, entries, hrefOfPage(page.name))] as const);
+  return { pages: new Map(pages), llms: llmsText(rendered) };
 }
 
 export interface Section {
@@ -148,9 +161,9 @@ function openFrame(style: string): Frame {
   };
 }
 
-function renderPage(name: PageName): Rendered {
+function renderPage(name: PageName, source: string): Rendered {
   try {
-    return renderMarkdown(sourceOf(name), hrefOf);
+    return renderMarkdown(source, hrefOf);
   } catch (error) {
     throw new Error(`the page ${name} of the manual cannot be rendered`, { cause: error });
   }

@@ -43,7 +43,7 @@ export function docsRoutes({ manual }: { manual: Manual }): Route[] {
       summary: 'Describe the service and list its documents, for programs',
       responses: { 200: { description: 'Markdown' } },
       errors: [],
-      handler: async () => ({ status: 200, headers: MARKDOWN, body: manual.llms }),
+      handler: async () => ({ status: 200, headers: MARKDOWN, body: manual.llms() }),
     }),
     route({
       ...common,

@@ -25,7 +25,7 @@ export function processAround(audit: Audit): Process {
     keep: { events_days: 400, operations_days: 90, workloads_days: 30, receipts_days: 90 },
     audit,
     metrics: openMetrics(),
-    manual: { headers: {}, page: () => undefined, markdown: () => undefined, llms: '' },
+    manual: { headers: {}, page: () => undefined, markdown: () => undefined, llms: () => '' },
     console: { page: undefined, asset: () => undefined },
     loops: () => [],
     driven: () => new Map(),
