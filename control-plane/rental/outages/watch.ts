@@ -115,24 +115,33 @@ export function openWatch(deps: WatchDeps): Watch {
   let ranMs = -Infinity;
   let storedMs = clock.monotonicMs();
 
+  /** Only probes ask about the fleet. An instance that fails is due every few seconds, so while many fail the view is never old. */
+  const probeAll = async (
+    inRows: Map<string, store.ProbeRow>,
+    inMemory: string[],
+    signal: AbortSignal,
+  ): Promise<void> => {
+    const fleet = await fleetView();
+    const untilMs = clock.monotonicMs() + TICK_MS_MAX;
+    const worker = async (due: string[]): Promise<void> => {
+      while (!signal.aborted && clock.monotonicMs() < untilMs) {
+        const id = due.shift();
+        if (id === undefined) return;
+        await probeOrLog(id, inRows.get(id), fleet, { ...deps, wells, hours });
+      }
+    };
+    const queues = [[...inRows.keys()], inMemory.slice(0, PROBES_PER_TICK_MAX)];
+    await Promise.all(queues.flatMap((due) => Array.from({ length: PROBES_AT_ONCE_MAX }, () => worker(due))));
+  };
+
   return {
     run: async (signal) => {
       if (clock.monotonicMs() - ranMs > TAKE_OVER_MS) await takeOver(wells, deps);
-      const fleet = await fleetView();
       const nowMs = clock.now();
       const rows = await store.dueProbes(db.read, nowMs, PROBES_PER_TICK_MAX);
       const inRows = new Map(rows.map((row) => [row.instance_id, row]));
       const inMemory = wells.due(nowMs).filter((id) => !inRows.has(id));
-      const untilMs = clock.monotonicMs() + TICK_MS_MAX;
-      const worker = async (due: string[]): Promise<void> => {
-        while (!signal.aborted && clock.monotonicMs() < untilMs) {
-          const id = due.shift();
-          if (id === undefined) return;
-          await probeOrLog(id, inRows.get(id), fleet, { ...deps, wells, hours });
-        }
-      };
-      const queues = [[...inRows.keys()], inMemory.slice(0, PROBES_PER_TICK_MAX)];
-      await Promise.all(queues.flatMap((due) => Array.from({ length: PROBES_AT_ONCE_MAX }, () => worker(due))));
+      if (rows.length + inMemory.length > 0) await probeAll(inRows, inMemory, signal);
       if (clock.monotonicMs() - storedMs >= STORE_PERIOD_MS) {
         storedMs = clock.monotonicMs();
         await storeReachable(wells.behind(STORE_AFTER_MS), deps);
