@@ -9,6 +9,7 @@ import { type BalanceDeps, balanceRoutes, FUNDING_KIND } from './balance-routes.
 import { exportRoute } from './export-routes.ts';
 import { instanceRoutes } from './instance-routes.ts';
 import { machineRoute } from './machine-route.ts';
+import { pauseMeasure, pauseRoutes } from './pause-routes.ts';
 import { minutesForgets, minutesLoop } from './minutes.ts';
 import { type StatusDeps, statusRoutes } from './status-routes.ts';
 
@@ -23,12 +24,13 @@ export function adminBrings(deps: Deps) {
       ...balanceRoutes(deps),
       ...instanceRoutes(deps),
       machineRoute(deps),
+      ...pauseRoutes(deps),
       ...statusRoutes(deps),
       auditRoute(deps),
       exportRoute(deps),
     ],
     billed: { [FUNDING_KIND]: { section: 'deposit', by: 'batch' } } satisfies Billed,
-    measures: loopMeasures(deps.loops),
+    measures: [...loopMeasures(deps.loops), pauseMeasure(deps.db)],
     loops: [minutesLoop(deps)],
     forgets: [minutesForgets(deps)],
   };

@@ -26,6 +26,7 @@ import { addCreditCommands, addDisputeCommands, addPayoutCommands, addSupplierCo
 import { addModelCommands } from './model-commands.ts';
 import { addOutageCommands, addInstanceCommands, addReservationCommands } from './rental-commands.ts';
 import { addOverviewCommand } from './overview-command.ts';
+import { addPauseCommands } from './pause-commands.ts';
 import { addMemberCommands, addSuspensionCommands, addUserCommands, addWebhookCommands } from './people-commands.ts';
 
 const DAY_MS = 86_400_000;
@@ -35,6 +36,7 @@ const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) })
 export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   const admin = program.command('admin').description('operator commands, sent to the daemon over its unix socket');
   addOverviewCommand(admin, deps);
+  addPauseCommands(admin, deps);
   addOrgCommands(admin, deps);
   addKeyCommands(admin, deps);
   addUserCommands(admin, deps);

@@ -31,9 +31,14 @@ function textOf(overview: Overview): string {
 }
 
 function figuresOf({ ledger, machines, gpus, outages, launches, ...rest }: Overview): Record<string, unknown>[] {
-  const { disk, database_bytes: bytes, last_day: day, secondaries } = rest;
+  const { disk, database_bytes: bytes, last_day: day, secondaries, paused } = rest;
   const used = disk === null ? 'not measured' : `${Math.round((100 * disk.used_bytes) / disk.total_bytes)} % used`;
   const rows: [string, string, string][] = [
+    ...paused.map(({ what, since, by, reason }): [string, string, string] => [
+      `${what} paused`,
+      `since ${since}`,
+      `by ${by}: ${reason}`,
+    ]),
     [
       'ledger',
       ledger.faults === 0 ? 'no fault found' : `${ledger.faults} faults`,

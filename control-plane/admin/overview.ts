@@ -5,6 +5,7 @@ import type { LoopStatus } from '../../shared/loop.ts';
 import { dollarText } from '../../shared/money.ts';
 import { VERSION } from '../../shared/version.ts';
 import type { Db, Query } from '../base/db/db.ts';
+import { allPauses } from '../base/db/pauses.ts';
 import type { Secondaries } from '../base/db/members.ts';
 import { databaseBytes, type DiskUse } from '../base/db/readiness.ts';
 import type { DueRows, Servers, Waiting, Waits } from '../base/http/overview.ts';
@@ -44,7 +45,7 @@ export async function overviewOf(deps: OverviewDeps): Promise<Overview> {
   const { db, clock, process } = deps;
   const nowMs = clock.now();
   const loops = deps.loops().map((loop) => ({ loop, state: stateOf(loop, nowMs) }));
-  const [ledger, machines, offered, rented, outages, launches, disk, size, waiting, due, models, traffic, day] =
+  const [ledger, machines, offered, rented, outages, launches, disk, size, waiting, due, models, traffic, day, pauses] =
     await Promise.all([
       proofState(db.read),
       linkedMachines(db.read),
@@ -59,6 +60,7 @@ export async function overviewOf(deps: OverviewDeps): Promise<Overview> {
       Promise.all(deps.servers().map(async (read) => read(db.read))),
       modelTraffic(db.read, nowMs),
       lastDayOf(db.read, nowMs),
+      allPauses(db.read),
     ]);
   return {
     at: isoTime(nowMs),
@@ -66,6 +68,12 @@ export async function overviewOf(deps: OverviewDeps): Promise<Overview> {
     started_at: isoTime(process.startedMs),
     epoch: process.epoch(),
     secondaries: (await process.secondaries?.count()) ?? 0,
+    paused: pauses.map(({ what, since_ms: sinceMs, actor, reason }) => ({
+      what,
+      since: isoTime(sinceMs),
+      by: actor,
+      reason,
+    })),
     ledger: {
       faults: ledger.faults,
       transfers: ledger.transfers,

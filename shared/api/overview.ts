@@ -91,6 +91,16 @@ export const Overview = z
     started_at: time.describe('When this process was started'),
     epoch: z.int().describe('Grows with every start on this database'),
     secondaries: z.int().describe('Control planes that serve beside this one'),
+    paused: z
+      .array(
+        z.strictObject({
+          what: z.enum(['launches', 'payouts']),
+          since: time,
+          by: z.string().describe('The operator who has given the reason'),
+          reason: z.string(),
+        }),
+      )
+      .describe('What operators have paused, in all control planes'),
     ledger: z.strictObject({
       faults: count.describe('Broken invariants that the last proof has found'),
       transfers: count.describe('Transfers that were proven'),

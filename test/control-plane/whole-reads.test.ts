@@ -29,9 +29,9 @@ afterEach(() => world.close());
 
 /**
  * The rows of an index alone, or of an index that has few rows. The count of probed machines reads the small rows of `probes`, and a
- * service has few chains. The count of free ports ends at a limit. */
+ * service has few chains, and two things that can be paused. The count of free ports ends at a limit. */
 const FEW =
-  /^SCAN \w+ USING (COVERING INDEX|INDEX (probes_failing|machines_with_unknown|model_replicas_live|endpoint_ports_free))|^SCAN (probes:|deposit_chains )/;
+  /^SCAN \w+ USING (COVERING INDEX|INDEX (probes_failing|machines_with_unknown|model_replicas_live|endpoint_ports_free))|^SCAN (probes:|deposit_chains |pauses )/;
 
 test('no metric reads the rows of a whole table', async () => {
   await Promise.all(brought(world.brings(), 'measures').map(async ({ read }) => read()));

@@ -2,6 +2,7 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sql } from '../../control-plane/base/db/db.ts';
+import { pause } from '../../control-plane/base/db/pauses.ts';
 import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
 import { fleetModels } from '../kit/models.ts';
 import { addPerson } from '../kit/people.ts';
@@ -133,4 +134,15 @@ test('a reservation is shown, and cancelled', async () => {
   await page.getByRole('dialog').getByRole('button', { name: 'End the contract' }).click();
   await page.getByRole('cell', { name: 'cancelled' }).waitFor();
   expect(await page.getByRole('button', { name: `End the contract ${id}` }).count()).toBe(0);
+});
+
+test('the overview says what is paused, since when, by whom and why', async () => {
+  const { db, clock } = pages.api.world;
+  const paused = { what: 'launches', since_ms: clock.now(), actor: 'alice', reason: 'an attack' } as const;
+  await db.tx('test.pause', (tx) => pause(tx, paused));
+  await goTo('overview');
+  const note = page.getByRole('alert');
+  await note.getByText('Launches are paused: an attack').waitFor();
+  expect(await note.textContent()).toMatch(/By alice since .*svc-control-plane admin resume launches/);
+  await expectWell('paused');
 });

@@ -3,6 +3,7 @@ import { JOB_GRACE_MS } from '../../../shared/limits.ts';
 import { dollarText } from '../../../shared/money.ts';
 import type { DesiredJob } from '../../../shared/protocol/job.ts';
 import type { Tx } from '../../base/db/db.ts';
+import { pauseOf } from '../../base/db/pauses.ts';
 import { ucentsPerHour } from '../catalog/fine-tuning.ts';
 import { insertAttempt } from './attempts.ts';
 import type { FineTuningDeps } from './deps.ts';
@@ -18,8 +19,9 @@ import * as store from './store.ts';
 export const INPUTS = { data: 'train.jsonl', checkpoint: 'resume.ckpt' } as const;
 
 /**
- * Places the job on a machine. The job goes on from its last verified checkpoint. If no machine is free for it, the search is repeated soon. Returns
- * the ids of waiting jobs that should search now: the one that comes first for a free place, or the next ones in the queue.
+ * Places the job on a machine. The job goes on from its last verified checkpoint. If no machine is free for it, or while operators have paused
+ * launches, the search is repeated soon. Returns the ids of waiting jobs that should search now: the one that comes first for a free place, or the
+ * next ones in the queue.
  */
 export async function placeJob(tx: Tx, { job, files }: Facts, nowMs: number, deps: FineTuningDeps): Promise<string[]> {
   const rate = ucentsPerHour(job.terms);
@@ -30,7 +32,8 @@ export async function placeJob(tx: Tx, { job, files }: Facts, nowMs: number, dep
     return [];
   }
   const workloadId = deps.ids.prefixed('wl');
-  const { place: found, firstId } = await takePlace(tx, { job, workloadId, nowMs }, deps);
+  const isPaused = (await pauseOf(tx, 'launches')) !== undefined;
+  const { place: found, firstId } = isPaused ? {} : await takePlace(tx, { job, workloadId, nowMs }, deps);
   if (found === undefined) {
     const step = planUnplaced(job, nowMs);
     await store.patchJob(tx, job.id, { due_ms: step.do === 'wait' ? step.untilMs : nowMs });

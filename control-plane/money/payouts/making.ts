@@ -2,6 +2,7 @@
 import type { Ids } from '../../../shared/ids.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
+import { pauseOf } from '../../base/db/pauses.ts';
 import { openRowFailures } from '../../base/db/row-failures.ts';
 import { suppliersOwed } from '../ledger/suppliers.ts';
 import type { PayoutDestinations } from './destinations.ts';
@@ -50,12 +51,19 @@ async function dueFor(supplierId: string, periodMs: number, deps: PayingDeps): P
 }
 
 async function makeDue(tx: Tx, supplierId: string, periodMs: number, deps: PayingDeps): Promise<void> {
+  if ((await pauseObstacle(tx)) !== undefined) return;
   const destinations = await deps.destinations.of(tx, supplierId);
   if (sendObstacleOf(await deps.supplierStatus(tx, supplierId), destinations) !== undefined) return;
   const { payableCents } = await standingNow(tx, supplierId, deps);
   const amountUcents = payableCents * UCENTS_PER_CENT;
   if (amountUcents === 0n || amountUcents < deps.minimumUcents) return;
   await store.insertPayout(tx, newPayout(supplierId, { amountUcents, periodMs }, deps));
+}
+
+/** Why operators let no money leave to anybody now; undefined if it may. */
+export async function pauseObstacle(query: Query): Promise<string | undefined> {
+  const paused = await pauseOf(query, 'payouts');
+  return paused && `The operator has paused payouts (${paused.reason})`;
 }
 
 /** A new payout, which is due. `periodMs` is null for a payout by hand. */

@@ -62,7 +62,7 @@ function exportRoute({ payouts }: PayoutOperatorDeps): Route {
     summary: 'Move the due payouts to in_flight and list them for sending. The same batch again gives the same payouts',
     body: z.strictObject({ batch: z.string().min(1).max(64) }),
     responses: { 200: { description: 'The payouts of the batch that are in flight', schema: pageSchema(AnyFields) } },
-    errors: [],
+    errors: ['conflict'],
     handler: async ({ body: { batch } }) => {
       const rows = await payouts.exportBatch(batch);
       return { status: 200, body: { data: rows.map(paymentFields), next_cursor: null } };

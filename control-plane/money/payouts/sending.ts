@@ -7,7 +7,7 @@ import { fail } from '../../../shared/errors.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import { openRowFailures } from '../../base/db/row-failures.ts';
-import { makeAllDue, type PayingDeps, newPayout } from './making.ts';
+import { makeAllDue, newPayout, pauseObstacle, type PayingDeps } from './making.ts';
 import { sendObstacleOf, obstacleOf } from './plan.ts';
 import { centsText, owedWords, standingNow } from './standing.ts';
 import { move } from './states.ts';
@@ -20,7 +20,7 @@ export interface Sending {
   makeDue(signal: AbortSignal): Promise<void>;
   /**
    * Hands all due payouts to their sender under the name of a batch. If the name is used again, the same payouts are returned, without
-   * those that are paid or have failed since then.
+   * those that are paid or have failed since then. @throws ServiceError `conflict` while payouts are paused
    */
   exportBatch(batch: string): Promise<store.PayoutRow[]>;
   /** Why a payout that is due cannot leave now; null for every other payout. */
@@ -58,7 +58,9 @@ export function openSending(deps: PayingDeps): Sending {
     waitsBecause: async (query, { state, supplier_id: supplierId }) => {
       if (state !== 'due') return null;
       const destinations = await deps.destinations.of(query, supplierId);
-      return sendObstacleOf(await deps.supplierStatus(query, supplierId), destinations) ?? null;
+      const why =
+        (await pauseObstacle(query)) ?? sendObstacleOf(await deps.supplierStatus(query, supplierId), destinations);
+      return why ?? null;
     },
     sent: (id, reference) => ofSupplier('payouts.sent', id, (tx, row) => sent(tx, row, reference, deps)),
     failed: (id, reason) => ofSupplier('payouts.failed', id, (tx, row) => failed(tx, row, reason, deps)),
@@ -72,6 +74,9 @@ export function openSending(deps: PayingDeps): Sending {
 
 async function exportBatch(batch: string, deps: PayingDeps): Promise<store.PayoutRow[]> {
   const { db, clock } = deps;
+  const why = await pauseObstacle(db.read);
+  if (why !== undefined)
+    return fail('conflict', `${why}. Nothing was exported. End the pause first (admin resume payouts).`);
   const { closed_ms: closedMs, created_ms: untilMs } = await db.tx('payouts.batch', (tx) =>
     store.openBatch(tx, batch, clock.now()),
   );
@@ -96,7 +101,7 @@ async function exportBatch(batch: string, deps: PayingDeps): Promise<store.Payou
 /** Exports one payout. If it may not leave now, it stays due. */
 async function exportOne(tx: Tx, id: string, batch: string, deps: PayingDeps): Promise<void> {
   const row = await store.findPayout(tx, id);
-  if (row?.state !== 'due') return;
+  if (row?.state !== 'due' || (await pauseObstacle(tx)) !== undefined) return;
   // The same export may run twice, and the other one may have ended meanwhile. Whoever has its list would not know of a further payout.
   if (!(await store.keepBatchOpen(tx, batch))) return;
   const destinations = await deps.destinations.of(tx, row.supplier_id);
@@ -157,7 +162,9 @@ async function payByHand(tx: Tx, payout: NewPayout, deps: PayingDeps): Promise<s
   const { supplierId, cents, reference } = payout;
   const known = await store.payoutOfReference(tx, supplierId, reference);
   if (known !== undefined) return sameOrFail(known, payout);
-  const why = obstacleOf(await deps.supplierStatus(tx, supplierId), await deps.destinations.of(tx, supplierId));
+  const why =
+    (await pauseObstacle(tx)) ??
+    obstacleOf(await deps.supplierStatus(tx, supplierId), await deps.destinations.of(tx, supplierId));
   if (why !== undefined) return fail('conflict', `${why}. Nothing was recorded.`);
   const now = await standingNow(tx, supplierId, deps);
   const amount = cents === null ? now.payableCents : BigInt(cents);

@@ -29,6 +29,8 @@ import { refuseUnpaidHolds } from './unpaid-holds.ts';
 
 /** Retry-After, about as long as a launch takes. */
 const OPEN_LAUNCHES_RETRY_SECONDS = 30;
+/** Retry-After while operators have paused launches. Nobody knows how long that lasts. */
+const PAUSED_RETRY_SECONDS = 300;
 
 export interface CreateDeps extends PlaceDeps {
   /** Launches of one organisation that may be in progress at once. */
@@ -261,8 +263,8 @@ async function refuseWithoutOffer(
 }
 
 /**
- * Refuses a launch whose caller has just lost its key, or whose organisation has used what it may. Each launch holds GPUs, a port and work of
- * the engine, so one caller in a loop must not take them from everybody.
+ * Refuses a launch while operators have paused them, whose caller has just lost its key, or whose organisation has used what it may. Each launch
+ * holds GPUs, a port and work of the engine, so one caller in a loop must not take them from everybody.
  */
 async function refuseUnlessInBounds(
   tx: Tx,
@@ -270,8 +272,14 @@ async function refuseUnlessInBounds(
   { request, nowMs }: { request: CreateInstance; nowMs: number },
   { openLaunchesMax, unpaidGpuHoursMax: gpuHoursMax, refuseKey }: CreateDeps,
 ): Promise<void> {
-  const { mayAct, openLaunches, unpaidGpuMs: launchesMs } = await standingOf(tx, caller, nowMs);
+  const { mayAct, pausedBecause, openLaunches, unpaidGpuMs: launchesMs } = await standingOf(tx, caller, nowMs);
   if (!mayAct) refuseKey(caller.principalId);
+  if (pausedBecause !== null) {
+    fail('unavailable', {
+      detail: `The operator has paused new launches. What runs goes on. Send the request again later. The reason: ${pausedBecause}`,
+      retryAfterSeconds: PAUSED_RETRY_SECONDS,
+    });
+  }
   const max = openLaunchesMax();
   if (openLaunches >= max) {
     fail('rate_limit_exceeded', {

@@ -142,6 +142,8 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminRetireDepositAddresses: { body: { reason: 'restored' } },
     adminImportSanctioned: { body: { source: 'x', addresses: [chain.sanctioned] } },
     adminReplayWebhookEndpoint: { id: await endpoint(orgId), body: { since: term(-30), reason: 'asked' } },
+    adminPause: { id: 'launches', body: { reason: 'an attack' } },
+    adminResume: { id: 'launches' },
     adminVerifyLedger: {},
     adminRotateUrlKey: { body: { revoke: true } },
     adminReload: {},

@@ -44,7 +44,7 @@ test.each(LISTS.map((list) => [list.path, list] as const))('GET %s', async (path
 
 /** Rows that are few however large the fleet is, and indexes that hold nothing else. */
 const FEW =
-  /^SCAN (\w+ USING (COVERING )?INDEX (offerings_gpus|machines_by_state|machines_copied|model_replicas_live|disputes_waiting|notice_mails_refused|deposit_transfers_in_suspense)|leases|due|dead|waiting|found|open_times|pragma_page_(count|size)|.*VIRTUAL TABLE)/;
+  /^SCAN (\w+ USING (COVERING )?INDEX (offerings_gpus|machines_by_state|machines_copied|model_replicas_live|disputes_waiting|notice_mails_refused|deposit_transfers_in_suspense)|leases|pauses|due|dead|waiting|found|open_times|pragma_page_(count|size)|.*VIRTUAL TABLE)/;
 
 test('GET /admin/overview', async () => {
   recording.sent.length = 0;

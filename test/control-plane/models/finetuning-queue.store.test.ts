@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { parseModels } from '../../../control-plane/models/catalog/models.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
+import { pause, resume } from '../../../control-plane/base/db/pauses.ts';
 import { headsOfQueue, noteTurn } from '../../../control-plane/models/finetuning/store.ts';
 import { FINE_TUNING_OPEN_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { tunableEntries } from '../../kit/models.ts';
@@ -50,6 +51,18 @@ async function look(id: string): Promise<void> {
   });
   await training.world.drive();
 }
+
+test('while launches are paused, a job waits, and it is placed afterwards', async () => {
+  const { world } = training;
+  const ids = await waiting(small);
+  await training.machine();
+  await world.db.tx('test.pause', (tx) => pause(tx, { what: 'launches', since_ms: 0, actor: 'a', reason: 'r' }));
+  await training.pass(60);
+  expect(await placed(ids)).toEqual([false]);
+  await world.db.tx('test.resume', (tx) => resume(tx, 'launches'));
+  await training.pass(60);
+  expect(await placed(ids)).toEqual([true]);
+});
 
 test('a newer job that looks first leaves the machine to the older one', async () => {
   const ids = await waiting(small, small);

@@ -196,6 +196,7 @@ const NOTHING_THERE: Overview = {
   started_at: AT,
   epoch: 1,
   secondaries: 0,
+  paused: [],
   ledger: { faults: 0, transfers: 0, new_proven_at: null, whole_proven_at: null },
   machines: { listed: 0, linked: 0 },
   gpus: { offered: 0, rented: 0, revenue_per_hour: '0.00' },

@@ -3,7 +3,7 @@ import { Link } from 'wouter-preact';
 import type { Overview, OverviewLoop, OverviewServer, OverviewWaiting } from '../../../../shared/api/overview.ts';
 import { useResource } from '../core/data.ts';
 import { bytes, count, dollars, duration, plural, relative, time } from '../core/format.ts';
-import { Badge, Card, type Figure, Figures, Head, Problem } from '../parts/layout.tsx';
+import { Badge, Card, type Figure, Figures, Head, Note, Problem } from '../parts/layout.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
 import { LinksDay, Traffic } from './overview-figures.tsx';
 
@@ -32,6 +32,9 @@ export function OverviewScreen() {
         </span>
       </Head>
       {error.value !== undefined && <Problem error={error.value} retry={() => void reload()} />}
+      {overview.paused.map((each) => (
+        <Paused key={each.what} pause={each} at={at} />
+      ))}
       <Figures figures={figuresOf(overview)} />
       <NeedsYou overview={overview} />
       <div class="split even">
@@ -48,6 +51,17 @@ export function OverviewScreen() {
         </Card>
       )}
     </>
+  );
+}
+
+function Paused({ pause: { what, since, by, reason }, at }: { pause: Overview['paused'][number]; at: string }) {
+  return (
+    <Note tone="bad">
+      <b class="brk">{`${what === 'launches' ? 'Launches' : 'Payouts'} are paused: ${reason}`}</b>
+      <br />
+      {`By ${by} since ${time(since)}, ${relative(since, Date.parse(at))}. To end it: `}
+      <code class="small brk">{`svc-control-plane admin resume ${what}`}</code>
+    </Note>
   );
 }
 
