@@ -182,8 +182,8 @@ const ConfigFields = z.strictObject({
    */
   unpaid_gpu_hours_per_org: z.int().min(1).max(RATE_MAX).default(16),
   /**
-   * When the service stops, SSH sessions and other connections to instances may last this long, while new ones are refused. 0 closes them
-   * at once.
+   * When the service stops, requests to models, SSH sessions and other connections to instances may last this long. New connections are refused.
+   * 0 closes them at once.
    */
   drain_seconds: z.int().min(0).max(3_600).default(10),
   /** A launch needs a balance for this many minutes. */

@@ -36,6 +36,8 @@ import { openPrimaryStreams } from './primary-streams.ts';
 
 /** A launch has more time to start than such a stop and the next start take, so it is accepted meanwhile. */
 const QUICK_STOP_SECONDS_MAX = 60;
+/** How often a stop looks whether all requests to models are answered. */
+const ANSWERS_LOOK_MS = 50;
 
 export interface House {
   /** Opens the sockets and starts the loops. */
@@ -45,8 +47,8 @@ export interface House {
   /** The operator's routes without a socket, for commands while the daemon is stopped. */
   readonly admin: Http;
   /**
-   * Drains streams into instances for `drain_seconds`, stops accepting, lets work in progress finish, disconnects agents, closes the
-   * database.
+   * Lets streams into instances and requests to models end for `drain_seconds`, stops accepting, lets work in progress finish, disconnects agents,
+   * closes the database.
    */
   close(): Promise<void>;
 }
@@ -109,7 +111,7 @@ function houseOn(foundation: Ground, files: OperatorFiles, read: Read): House {
   const { hasRoom, secret } = foundation;
   const audit = openAudit({ ...outside, db: foundation.db });
   const core: Core = { ...outside, db: audit.db, sealing: openSealing(secret, ids) };
-  const life: Life = { running: undefined, endsSlowly: false };
+  const life: Life = { running: undefined, isStopping: false, endsSlowly: false };
   const nudges = nudgesOf(life);
   const services = openServices(config, { secret, ...stores }, core);
   const listens = (instanceId: string): boolean => listeners.publicPorts.listens(instanceId);
@@ -147,7 +149,7 @@ function houseOn(foundation: Ground, files: OperatorFiles, read: Read): House {
     metrics,
     authenticate: rooms.accounts.authenticate,
     authenticateSession: rooms.users.sessions.authenticate,
-    ready: async () => (life.running === undefined ? ['still starting'] : rooms.readiness.check()),
+    ready: async () => notServing(life) ?? rooms.readiness.check(),
     hasRoom,
   };
   const admin = openAdmin(brought(brings, 'operatorRoutes'), audit, web);
@@ -163,6 +165,8 @@ function houseOn(foundation: Ground, files: OperatorFiles, read: Read): House {
 interface Life {
   /** The loops of this process; undefined until it starts. */
   running: Running | undefined;
+  /** The process ends: balancers should lead new requests elsewhere. */
+  isStopping: boolean;
   /** The process ends, and its connections have a long time to. */
   endsSlowly: boolean;
 }
@@ -222,12 +226,13 @@ function course(parts: Parts, life: Life): Pick<House, 'start' | 'close'> {
       return started;
     },
     close: async () => {
+      life.isStopping = true;
       // What opens sockets and loops ends first: it would open more of them behind us.
       await starting;
       await foundation.stay();
       try {
         life.endsSlowly = config.drain_seconds > QUICK_STOP_SECONDS_MAX;
-        await drain(life.running, { systemd, listeners }, config.drain_seconds * 1_000);
+        await drain(life.running, parts, config.drain_seconds * 1_000);
         await closeRooms(brings, life.running, async () => listeners.closeWeb().then(() => admin.close()));
         await services.images.close();
         await services.modelHub.close();
@@ -341,13 +346,22 @@ function reloadSettings(
 
 async function drain(
   running: Running | undefined,
-  { systemd, listeners }: { systemd: Systemd; listeners: Listeners },
+  { core: { clock }, systemd, listeners, rooms }: Parts,
   drainMs: number,
 ): Promise<void> {
+  const untilMs = clock.monotonicMs() + drainMs;
   if (running !== undefined) await systemd.stopping(drainMs);
   const ended = running?.loops.filter(({ endsBeforeDrain }) => endsBeforeDrain) ?? [];
   await Promise.all(ended.map(({ loop }) => loop.stop()));
   await listeners.drain(drainMs);
+  // The API goes on meanwhile, so requests that have come later have what is left of the time.
+  while (rooms.gateway.openRequests() > 0 && clock.monotonicMs() < untilMs) await clock.sleep(ANSWERS_LOOK_MS);
+}
+
+/** Why balancers should lead requests elsewhere, whatever the database says; undefined if they need not. */
+function notServing({ running, isStopping }: Life): string[] | undefined {
+  if (isStopping) return ['stopping'];
+  return running === undefined ? ['still starting'] : undefined;
 }
 
 function statusesOf({ running }: Life): LoopStatus[] {

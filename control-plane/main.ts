@@ -58,7 +58,7 @@ async function serve(options: { config?: string }): Promise<void> {
     }
     log.info(
       { signal },
-      'stopping: requests under way are finished first, connections to instances may last for drain_seconds',
+      'stopping: requests under way are finished first, requests to models and connections to instances may last for drain_seconds',
     );
     void house.close().then(
       () => process.exit(0),

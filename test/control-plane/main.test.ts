@@ -9,6 +9,7 @@ import Database from 'better-sqlite3';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { SERVE_ENVIRONMENT, SERVE_FLAGS } from '../../control-plane/base/systemd/v8.ts';
 import { capture } from '../kit/capture.ts';
+import { openFakeUpstream } from '../kit/fake-upstream.ts';
 import { modelsFile } from '../kit/models.ts';
 import { hasSystemd, type NotifySocket, openNotifySocket } from '../kit/notify-socket.ts';
 import { freePort } from '../kit/ports.ts';
@@ -57,6 +58,18 @@ async function end(): Promise<void> {
   await daemon.stop('SIGKILL');
   await systemd.close();
   rmSync(dir, { recursive: true });
+}
+
+/** An API key of a new organisation with ten dollars. */
+async function newKey(scope: string): Promise<string> {
+  const operator = async (...argv: string[]): Promise<Record<string, string>> => {
+    const line = [process.execPath, LAUNCHER, 'admin', ...argv, '--json', '--config', join(dir, 'config.yaml')];
+    return JSON.parse((await capture(line)).stdout.toString()) as Record<string, string>;
+  };
+  const { id: org = '' } = await operator('org', 'create', '--name', 'customer');
+  await operator('balance', 'add', '--org', org, '--usd', '10', '--reference', 'first');
+  const { key = '' } = await operator('key', 'create', '--org', org, '--name', 'first', '--scopes', scope);
+  return key;
 }
 
 describe('while it runs', () => {
@@ -204,6 +217,31 @@ describe('its end', () => {
     expect(await daemon.exited).toEqual({ code: 0, signal: null });
   });
 
+  test('a request to a model ends by itself after the first signal, and balancers are sent elsewhere meanwhile', async () => {
+    const upstream = await openFakeUpstream();
+    const answered = Promise.withResolvers<void>();
+    upstream.next({ after: answered.promise });
+    writeFileSync(join(dir, 'models.yaml'), modelsFile(upstream.baseUrl));
+    process.kill(daemon.pid, 'SIGHUP');
+    await daemon.waitForOutput(/"models":8[^\n]*were read again/);
+    const key = await newKey('serverless:write');
+    const asking = fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'acme/small-chat', messages: [{ role: 'user', content: 'Hello' }] }),
+    });
+    await upstream.came(1);
+    process.kill(daemon.pid, 'SIGTERM');
+    await daemon.waitForOutput(/may last for drain_seconds/);
+    const ready = (): Promise<number> => fetch(`http://127.0.0.1:${port}/readyz`).then(({ status }) => status);
+    await expect.poll(ready).toBe(503);
+    answered.resolve();
+    expect((await asking).status).toBe(200);
+    socket.destroy();
+    expect(await daemon.exited).toEqual({ code: 0, signal: null });
+    await upstream.close();
+  });
+
   describe('while a connection to an application lasts', () => {
     let caller: Socket;
     beforeEach(async () => {
@@ -227,14 +265,7 @@ describe('its end', () => {
     });
 
     test('a launch is refused meanwhile, because nobody could log in for so long', async () => {
-      const operator = async (...argv: string[]): Promise<Record<string, string>> => {
-        const line = [process.execPath, LAUNCHER, 'admin', ...argv, '--json', '--config', join(dir, 'config.yaml')];
-        return JSON.parse((await capture(line)).stdout.toString()) as Record<string, string>;
-      };
-      const { id: org = '' } = await operator('org', 'create', '--name', 'customer');
-      await operator('balance', 'add', '--org', org, '--usd', '10', '--reference', 'first');
-      const scopes = ['--scopes', 'instances:write'];
-      const { key } = await operator('key', 'create', '--org', org, '--name', 'first', ...scopes);
+      const key = await newKey('instances:write');
       const launch = { image: 'images.example.com/app:1', gpu_type: 'H100_SXM', gpu_count: 1, tier: 'on_demand' };
       const answer = await fetch(`http://127.0.0.1:${port}/v1/instances`, {
         method: 'POST',
