@@ -49,14 +49,25 @@ export function auditRoute({ db, cursors, audit }: AuditDeps): Route {
     path: '/admin/audit',
     operationId: 'adminListAudit',
     summary: 'What operators did, newest first',
-    query: z.strictObject({ ...listParameters, since: z.iso.datetime({ offset: true }).optional() }),
+    query: z.strictObject({
+      ...listParameters,
+      since: z.iso.datetime({ offset: true }).optional(),
+      actor: z.string().optional(),
+      operation: z.string().optional(),
+      subject: z.string().optional(),
+    }),
     responses: { 200: { description: 'A page of entries', schema: pageSchema(Entry) } },
     errors: [],
     handler: async ({ query }) => {
+      const { actor, operation, subject: subjectId } = query;
       const sinceMs = query.since === undefined ? 0 : Date.parse(query.since);
-      const rows = (start: PageStart) => audit.list(db.read, sinceMs, start);
+      const which = { sinceMs, actor, operation, subjectId };
+      const rows = (start: PageStart) => audit.list(db.read, which, start);
       const at = ({ at_ms: createdMs, id }: AuditEntry) => ({ createdMs, id });
-      return { status: 200, body: await cursors.page(`admin/audit/${sinceMs}`, query, rows, { at, show: entryView }) };
+      return {
+        status: 200,
+        body: await cursors.page(`admin/audit/${JSON.stringify(which)}`, query, rows, { at, show: entryView }),
+      };
     },
   });
 }

@@ -5,7 +5,7 @@ import type { Clock } from '../../shared/clock.ts';
 import { ServiceError } from '../../shared/errors.ts';
 import type { Ids } from '../../shared/ids.ts';
 import { countRow, int, json, text } from '../base/db/columns.ts';
-import { type Db, type Query, sql, type Tx } from '../base/db/db.ts';
+import { type Db, join, type Query, sql, type Tx } from '../base/db/db.ts';
 import { failEndedSession } from '../base/http/checks.ts';
 import { pageBy, type PageStart } from '../base/http/cursors.ts';
 import type { Caller } from '../base/http/route.ts';
@@ -42,8 +42,17 @@ export interface Audit {
   run<T>(action: Action, work: () => Promise<T>, madeId: (result: T) => string | null): Promise<T>;
   /** Called when the whole request of an operator has come. @throws ServiceError `unauthorized` if its session has ended meanwhile */
   assertPresent(caller: Caller): Promise<void>;
-  /** A page of the entries since `sinceMs` (epoch ms), newest first. */
-  list(query: Query, sinceMs: number, start: PageStart): Promise<AuditEntry[]>;
+  /** A page of these entries, newest first. */
+  list(query: Query, which: WhichEntries, start: PageStart): Promise<AuditEntry[]>;
+}
+
+/** Only entries that agree with each member that is there. */
+export interface WhichEntries {
+  /** Epoch ms. */
+  sinceMs?: number | undefined;
+  actor?: string | undefined;
+  operation?: string | undefined;
+  subjectId?: string | undefined;
 }
 
 interface Pending extends Action {
@@ -85,12 +94,19 @@ export function openAudit({ db, clock, ids }: { db: Db; clock: Clock; ids: Ids }
       const isLiving = isLivingPrincipal(principalId, clock.now());
       if ((await db.read.one(countRow, sql`select 1 as count where ${isLiving}`)) === undefined) failEndedSession();
     },
-    list: (query, sinceMs, start) =>
-      query.all(
+    list: (query, { sinceMs = 0, actor, operation, subjectId }, start) => {
+      const conditions = [
+        sql`at_ms >= ${sinceMs}`,
+        ...(actor === undefined ? [] : [sql`actor = ${actor}`]),
+        ...(operation === undefined ? [] : [sql`operation = ${operation}`]),
+        ...(subjectId === undefined ? [] : [sql`subject_id = ${subjectId}`]),
+      ];
+      return query.all(
         EntryRow,
         sql`select id, at_ms, actor, operation, subject_id, parameters, outcome, request_id from audit_entries
-            where at_ms >= ${sinceMs} and ${pageBy(start, { time: sql`at_ms`, id: sql`id` })}`,
-      ),
+            where ${join(conditions, ' and ')} and ${pageBy(start, { time: sql`at_ms`, id: sql`id` })}`,
+      );
+    },
   };
 }
 

@@ -86,15 +86,25 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   );
 }
 
+interface AuditOptions extends ListOptions {
+  since?: string;
+  actor?: string;
+  operation?: string;
+  subject?: string;
+}
+
 function addAuditCommands(admin: Command, deps: CommandDeps): void {
   const list = admin
     .command('audit')
     .description('what operators did')
     .command('list')
     .description('newest first')
-    .option('--since <time>', 'a day, or a time like 2026-12-01T09:30:00Z', readTime);
-  withPages(list).action(({ since, ...options }: ListOptions & { since?: string }) =>
-    showPage(deps, options, '/admin/audit', { since }),
+    .option('--since <time>', 'a day, or a time like 2026-12-01T09:30:00Z', readTime)
+    .option('--actor <name>', 'only what this operator did')
+    .option('--operation <operation>', 'only this operation, like adminSuspendOrg')
+    .option('--subject <id>', 'only what was done to this organisation, machine, instance or other thing');
+  withPages(list).action(({ since, actor, operation, subject, ...options }: AuditOptions) =>
+    showPage(deps, options, '/admin/audit', { since, actor, operation, subject }),
   );
 }
 

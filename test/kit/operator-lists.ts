@@ -221,15 +221,22 @@ export const LISTS: List[] = [
               values (${id}, 'o', 'k', 'running', ${REQUEST}, ${LAUNCH}, 'H100_SXM', 1, 'on_demand', 'eu', 1, 'm', '[]', 'op', ${ms}, ${ms})`,
       ),
   })),
-  ...['', '?since=1970-01-01T00:00:00Z'].map((filter) => ({
+  ...[
+    '',
+    '?since=1970-01-01T00:00:00Z',
+    '?actor=a',
+    '?operation=x',
+    '?subject=s',
+    '?actor=a&operation=x&subject=s',
+  ].map((filter) => ({
     path: `/admin/audit${filter}`,
     key: 'request_id',
     fill: (tx: Tx) =>
       each(
         tx,
         (id, ms) =>
-          sql`insert into audit_entries (id, at_ms, actor, operation, parameters, outcome, request_id)
-              values (${id}, ${ms}, 'x', 'x', '{}', 'ok', ${id})`,
+          sql`insert into audit_entries (id, at_ms, actor, operation, subject_id, parameters, outcome, request_id)
+              values (${id}, ${ms}, 'a', 'x', 's', '{}', 'ok', ${id})`,
       ),
   })),
 ];

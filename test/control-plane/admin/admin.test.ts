@@ -296,6 +296,8 @@ describe('machines, loops, ledger, metrics', () => {
     const { data } = await runJson('admin', 'audit', 'list', '--since', '2020-01-01', '--limit', '1');
     expect(data).toMatchObject([{ operation: 'adminSuspendMachine', subject: 'm1', outcome: 'ok' }]);
     expect(await run('admin', 'audit', 'list', '--since', '2999-01-01')).toBe('none\n');
+    for (const filter of ['actor', 'operation', 'subject'])
+      expect(await run('admin', 'audit', 'list', `--${filter}`, 'other')).toBe('none\n');
     await expect(run('admin', 'audit', 'list', '--limit', '1001')).rejects.toThrow('limit');
     await expect(run('admin', 'audit', 'list', '--since', 'soon')).rejects.toThrow('since');
   });

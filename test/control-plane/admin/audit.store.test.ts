@@ -37,7 +37,7 @@ afterEach(async () => {
   await world.close();
 });
 
-const entries = () => world.audit.list(world.db.read, 0, { count: 100 });
+const entries = () => world.audit.list(world.db.read, {}, { count: 100 });
 
 async function call(route: Route, id: string, body?: object): Promise<{ status: number; code?: string; id?: string }> {
   const reply = await http.inject({
@@ -359,11 +359,20 @@ describe('an entry', () => {
     const sinceMs = world.clock.now();
     await call(route, '', { name: 'two' });
     const list = async (ms: number): Promise<unknown[]> =>
-      (await world.audit.list(world.db.read, ms, { count: 100 })).map((entry) => entry.parameters);
+      (await world.audit.list(world.db.read, { sinceMs: ms }, { count: 100 })).map((entry) => entry.parameters);
     expect(await list(sinceMs)).toEqual([{ name: 'two' }]);
     expect(await list(sinceMs + 1)).toEqual([]);
     expect(await list(0)).toEqual([{ name: 'two' }, { name: 'one' }]);
-    expect(await world.audit.list(world.db.read, 0, { count: 1 })).toHaveLength(1);
+    expect(await world.audit.list(world.db.read, {}, { count: 1 })).toHaveLength(1);
+  });
+  test('is found by who did what to which thing', async () => {
+    const { id } = await call(byName('adminCreateOrg'), '', { name: 'one' });
+    await call(byName('adminResumeOrg'), id ?? '');
+    const found = async (which: object): Promise<string[]> =>
+      (await world.audit.list(world.db.read, which, { count: 9 })).map(({ operation }) => operation);
+    expect(await found({ actor: 'alice', subjectId: id })).toEqual(['adminResumeOrg', 'adminCreateOrg']);
+    expect(await found({ subjectId: id, operation: 'adminResumeOrg' })).toEqual(['adminResumeOrg']);
+    expect(await found({ actor: 'bob' })).toEqual([]);
   });
   test('of a command without an operator name has a placeholder', async () => {
     await http.inject({ method: 'POST', url: '/admin/orgs', payload: { name: 'x' } });

@@ -30,7 +30,7 @@ const charge = (id: string, amountUcents: bigint, evidence?: string): Promise<vo
     return world.rooms.ledger.post(tx, id, [{ ...about, amountUcents, ...(evidence && { evidence }) }]);
   });
 const audited = async (): Promise<[string, string | null][]> =>
-  (await world.audit.list(world.db.read, 0, { count: 100 })).map((entry) => [entry.operation, entry.subject_id]);
+  (await world.audit.list(world.db.read, {}, { count: 100 })).map((entry) => [entry.operation, entry.subject_id]);
 
 test('a charge is refunded, a credit is given and a balance is corrected, each with an entry of the audit', async () => {
   await charge('rcp_1', 200_000_000n);

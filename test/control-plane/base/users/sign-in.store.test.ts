@@ -284,7 +284,7 @@ describe('a link of the operator', () => {
     const token = url.split('#')[1] ?? '';
     const rows = await api.world.db.read.all(z.object({ token_hash: text }), sql`select token_hash from user_links`);
     expect(JSON.stringify(rows)).not.toContain(token);
-    expect(JSON.stringify(await api.world.audit.list(api.world.db.read, 0, { count: 10 }))).not.toContain(token);
+    expect(JSON.stringify(await api.world.audit.list(api.world.db.read, {}, { count: 10 }))).not.toContain(token);
   });
 });
 
