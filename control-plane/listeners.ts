@@ -101,7 +101,11 @@ export function openListeners(config: Config, deps: ListenersDeps): Listeners {
   };
 }
 
-function bringsOfSockets(http: Http, publicPorts: PublicPorts, certificates: Certificates): Brings {
+export function bringsOfSockets(
+  http: Pick<Http, 'purgeIdempotencyKeys'>,
+  publicPorts: Pick<PublicPorts, 'sync' | 'unopened'>,
+  certificates: Certificates,
+): Brings {
   return {
     loops: [
       { name: 'edge', ...EDGE_TIMES, run: () => publicPorts.sync(), endsBeforeDrain: true, everywhere: true },

@@ -17,6 +17,7 @@ export const PAGES = [
   'supplier',
   'host',
   'operator',
+  'metrics',
   'fleet',
   'deposits',
   'configuration',
