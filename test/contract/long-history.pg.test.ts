@@ -50,7 +50,7 @@ async function expectPages(url: string, ask: (url: string) => Promise<Record<str
  * PostgreSQL does not know how many entries an account has together with its kind, and sorts those of an account with few. It reads a small table of
  * events as a whole to find those of a page.
  */
-const MANY_COPIES: Record<string, number> = { listEarnings: 5_000, listEvents: 4_000 };
+const MANY_COPIES: Record<string, number> = { listEarnings: 5_000, listEvents: 4_000, listReceiptTotals: 4_000 };
 /** It answers with sums over all rentals. */
 const USAGE = 'listUsage';
 

@@ -1,5 +1,6 @@
 // Every list of the API that comes in pages: how entries get into it, and how they leave it. A list without a line here fails its test.
 import { sql } from '../../control-plane/base/db/db.ts';
+import { sumReceipts } from '../../control-plane/models/gateway/totals.ts';
 import { LAUNCH } from '../kit/world.ts';
 import type { Api, ApiAccount } from './api.ts';
 import { makerFor } from './resources.ts';
@@ -108,6 +109,28 @@ export const PAGED_LISTS: Record<string, Open> = {
       return undefined;
     },
   }),
+  listReceiptTotals: async (api, owner) => {
+    const { db, clock } = api.world;
+    const firstMs = clock.now();
+    let count = 0;
+    return {
+      url: '/v1/receipts/totals?bucket=hour&',
+      idOf: (row) => `${String(row['model'])} at ${String(row['bucket_start'])}`,
+      add: async () => {
+        count += 1;
+        const [receipt, model, atMs] = [api.ids.prefixed('rcp'), `m-${count}`, firstMs - 3_600_000];
+        await db.tx('test.receipt', (tx) =>
+          tx.run(
+            sql`insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, state, held_ucents, opened_ms, closed_ms)
+                values (${receipt}, ${owner.orgId}, ${owner.principalId}, 'r', ${model}, 'serverless', 'released', 0, ${atMs}, ${atMs + count})`,
+          ),
+        );
+        await sumReceipts({ db, clock }, new AbortController().signal);
+        return undefined;
+      },
+      isByName: true,
+    };
+  },
   listVideos: ofResource('/v1/videos'),
   listWebhookEndpoints: ofResource('/v1/webhook-endpoints'),
   listWebhookDeliveries: async (api, owner) => {

@@ -22,7 +22,7 @@ const TABLE = {
     denyDeviceLogin leaveOrg joinOrg`,
   'owner, member, billing, read-only': `
     listMembers listInvitations listUsage getBalance listEarnings listPayouts getBill getInstanceBill listInstanceCosts getSupplier listMachines
-    getMachine listMachineChecks listMachineOutages listMachineRentals listMachineProbes listReceipts getReceipt listDeposits getDeposit getDepositMethods getOrganisation getPayoutDestination getStatement listEvents
+    getMachine listMachineChecks listMachineOutages listMachineRentals listMachineProbes listReceipts getReceipt listReceiptTotals listDeposits getDeposit getDepositMethods getOrganisation getPayoutDestination getStatement listEvents
     getMachineMetrics scrapeMetrics`,
   'owner, member, billing': `
     createDeposit`,

@@ -15,6 +15,7 @@ import { depositsAfter, knownDeposits } from '../../control-plane/money/deposits
 import { transfersByDeposit } from '../../control-plane/money/deposits/transfers-store.ts';
 import { amountsOfHeld, amountsOfHeldAfter } from '../../control-plane/money/ledger/store.ts';
 import { depositsPosted, depositsPostedAfter } from '../../control-plane/money/ledger/wallets.ts';
+import { sumReceipts, totalRows } from '../../control-plane/models/gateway/totals.ts';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { type RecordingDb, planSteps, recordingDb } from '../kit/recording-db.ts';
 import { openWorldOver, type World } from '../kit/world.ts';
@@ -72,6 +73,26 @@ test('the needs of contracts are found without a walk over the offerings', async
   expect(new Set(await steps())).toEqual(
     new Set([expect.stringMatching(/^SEARCH offerings USING COVERING INDEX offerings_by_region/)]),
   );
+});
+
+test('closed receipts and their totals are read along their indexes', async () => {
+  const { clock } = world;
+  await world.db.tx('receipt', (tx) =>
+    tx.run(
+      sql`insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, state, held_ucents, opened_ms, closed_ms)
+          values ('rcp', 'o', 'k', 'r', 'm', 'serverless', 'released', 0, 1, 1)`,
+    ),
+  );
+  await sumReceipts({ db: recording.db, clock }, new AbortController().signal);
+  const window = { span: 'day', groupBy: 'model', startMs: 0, endMs: 9, after: undefined } as const;
+  await totalRows({ db: recording.db, clock }, { ...window, orgId: 'o', limit: 3 });
+  const steps = await planSteps(world.db, recording.sent);
+  const ways = steps.filter((step) => /^(SCAN|SEARCH) (request_receipts|receipt_totals)\b/.test(step));
+  expect(ways.map((step) => step.split(':')[0])).toEqual([
+    expect.stringMatching(/^SEARCH request_receipts USING COVERING INDEX request_receipts_by_close \(closed_ms>/),
+    expect.stringMatching(/^SEARCH request_receipts USING INDEX request_receipts_by_close \(closed_ms>/),
+    expect.stringMatching(/^SEARCH receipt_totals USING PRIMARY KEY \(org_id=\? AND span=\? AND \(start_ms,/),
+  ]);
 });
 
 test('the hourly proofs of the rooms find their transfers by an index', async () => {

@@ -13,7 +13,9 @@ const WITHOUT_ROOT: Readonly<Record<string, string>> = {
   'months.again': 'its first statement locks the row of the position',
   'supply.all_offline': 'it runs before the process serves anything',
   'endpoints.prepare': 'it inserts rows that are missing',
-  'receipts.forget': 'nobody changes a closed receipt, and the sum of the forgotten ones is added in one statement',
+  'receipts.sum': 'its first statement locks the row of the position',
+  'receipts.forget':
+    'nobody changes a closed receipt, the position of the totals only grows, and the sum of the forgotten ones is added in one statement',
   'users.sign_up': 'it inserts rows that nobody else knows yet; the address is unique',
   'users.add': 'it inserts rows that nobody else knows yet; the address is unique',
   'webhooks.forget':

@@ -11,12 +11,17 @@ import { upstreamsRoute, gatewayRoutes } from './routes.ts';
 import { receiptRoutes } from './receipt-routes.ts';
 import { CHARGE_KIND } from './states.ts';
 import { removeClosed, rememberForgotten } from './store.ts';
+import { sumReceipts } from './totals.ts';
+import { totalsRoute } from './totals-route.ts';
+import { totalsPosition } from './totals-store.ts';
 import { receiptHoldFaults, receiptProof } from './verify.ts';
 
 /** Receipts of a dead process are swept at the start. The later runs are for receipts whose close has failed. */
 const SWEEP_PERIOD_MS = 15_000;
 /** Resting servers get a health check every five seconds, or more often while they load their model. */
 const SERVERS_PERIOD_MS = 1_000;
+/** A receipt is in the totals a few minutes after its request. */
+const TOTALS_PERIOD_MS = 60_000;
 /** How long open answers may go on at shutdown. The sockets close a few seconds later, so that callers still receive the error. */
 const ANSWERS_GRACE_MS = 5_000;
 
@@ -36,14 +41,23 @@ export function gatewayBrings({ db, clock, cursors, gateway, keepMs }: Deps) {
       periodMs: SWEEP_PERIOD_MS,
       run: async (signal: AbortSignal) => void (await gateway.sweep(signal)),
     },
+    {
+      name: 'receipt-totals',
+      periodMs: TOTALS_PERIOD_MS,
+      run: async (signal: AbortSignal) => ((await sumReceipts({ db, clock }, signal)) ? ('again' as const) : undefined),
+    },
     { name: 'model-servers', periodMs: SERVERS_PERIOD_MS, run: gateway.checkServers, everywhere: true },
   ];
   const forgets: Forgets = {
     what: 'receipts',
-    run: (signal) => inPieces(clock.now() - keepMs, (piece) => forgetReceipts(db, piece), signal),
+    run: async (signal) => {
+      // What is not in the totals yet must stay.
+      await sumReceipts({ db, clock }, signal);
+      return inPieces(clock.now() - keepMs, (piece) => forgetReceipts(db, piece), signal);
+    },
   };
   return {
-    routes: [...gatewayRoutes({ gateway }), ...receiptRoutes({ db, cursors })],
+    routes: [...gatewayRoutes({ gateway }), totalsRoute({ db, clock, cursors }), ...receiptRoutes({ db, cursors })],
     operatorRoutes: [upstreamsRoute(gateway)],
     loops,
     measures: measures(gateway),
@@ -116,10 +130,13 @@ function measures(gateway: Gateway): Measure[] {
   ];
 }
 
-/** Removes old receipts, but no open ones. The sum of their charges is kept, because the ledger keeps its transfers. */
+/**
+ * Removes old receipts, but no open ones, and none that is not in the totals yet. The sum of their charges is kept, because the ledger keeps its
+ * transfers.
+ */
 export function forgetReceipts(db: Db, piece: Piece): Promise<number> {
   return db.tx('receipts.forget', async (tx) => {
-    const removed = await removeClosed(tx, piece);
+    const removed = await removeClosed(tx, await totalsPosition(tx), piece);
     const ucents = removed.reduce((sum, each) => sum + each.charged_ucents, 0n);
     if (removed.length > 0) await rememberForgotten(tx, { receipts: removed.length, ucents });
     return removed.length;

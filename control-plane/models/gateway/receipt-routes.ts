@@ -26,7 +26,8 @@ export function receiptRoutes({ db, cursors }: { db: Db; cursors: Cursors }): Ro
       operationId: 'listReceipts',
       tag,
       summary: 'List the receipts of requests to models',
-      description: 'Receipts are listed newest first. GET /v1/usage lists only the usage of instances.',
+      description:
+        'Receipts are listed newest first. GET /v1/receipts/totals sums them up; GET /v1/usage lists only the usage of instances.',
       scope,
       idempotency: 'none',
       query: ReceiptsQuery,

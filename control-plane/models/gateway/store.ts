@@ -8,6 +8,7 @@ import { Charge } from '../../money/ledger/charges.ts';
 import { Metadata } from '../../../shared/api/receipt.ts';
 import type { ReceiptState } from '../../../shared/states.ts';
 import { Attempt } from './attempts.ts';
+import type { Position } from './totals-store.ts';
 
 /** How a request ended. The README of the room says who pays for each. */
 const Ending = z.enum(['completed', 'client_left', 'too_long', 'upstream_failed', 'refused', 'process_ended']);
@@ -155,12 +156,13 @@ export function holdsOfOpen(query: Query): Promise<z.infer<typeof HeldRow>[]> {
   return query.all(HeldRow, sql`select id, held_ucents from request_receipts where state = 'open'`);
 }
 
-/** Removes the receipts that were closed first, and returns their charges. */
-export function removeClosed(tx: Tx, { untilMs, limit }: Piece): Promise<Charge[]> {
+/** Removes the receipts that were closed first, and none after the position of the totals. Returns their charges. */
+export function removeClosed(tx: Tx, totals: Position, { untilMs, limit }: Piece): Promise<Charge[]> {
   return tx.all(
     Charge,
     sql`delete from request_receipts where id in (
-          select id from request_receipts where closed_ms <= ${untilMs} order by closed_ms limit ${limit})
+          select id from request_receipts where closed_ms <= ${untilMs} and (closed_ms, id) <= (${totals.closed_ms}, ${totals.receipt_id})
+          order by closed_ms limit ${limit})
         returning id, charged_ucents`,
   );
 }
