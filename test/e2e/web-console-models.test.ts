@@ -1,6 +1,7 @@
 // The console in Chromium where models are used for more than one visit of the page: videos that were made before, and an answer that is stopped.
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { sumReceipts } from '../../control-plane/models/gateway/totals.ts';
 import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
 import { type FakeUpstream, openFakeUpstream } from '../kit/fake-upstream.ts';
 import { someModels, videoModels } from '../kit/models.ts';
@@ -106,4 +107,24 @@ test('an answer that is stopped says so, with the tokens and the cost of its rec
     .filter({ hasText: /\$0\.0000/ })
     .waitFor();
   await expectWell();
+});
+
+test('what models cost in the last 30 days is shown by model and by key', async () => {
+  const { world, call } = pages.api;
+  upstream.usual = () => ({});
+  const body = { model: 'small', messages: [{ role: 'user', content: 'hi' }] };
+  await call('POST', '/v1/chat/completions', { key: account.key, body });
+  await world.clock.advance(3 * 60_000);
+  await sumReceipts(world, new AbortController().signal);
+  await page.goto(`${pages.origin}/console/model-costs`);
+  await page.getByRole('row', { name: /^acme\/small-chat 2 / }).waitFor();
+  await page.getByLabel('API key').check();
+  await page.getByRole('row', { name: /^first svc_live_\S+ 1 / }).waitFor();
+  await page.getByRole('row', { name: /^a session, or a key / }).waitFor();
+  await expectWell();
+  const shots = process.env['CONSOLE_SHOTS'];
+  for (const width of shots === undefined ? [] : [1_280, 390]) {
+    await page.setViewportSize({ width, height: 900 });
+    await page.screenshot({ path: `${shots}/model-costs-${width}.png`, fullPage: true });
+  }
 });

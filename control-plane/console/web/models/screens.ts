@@ -10,6 +10,13 @@ export const MODEL_SCREENS: readonly Screen[] = [
     load: async () => (await import('./models.tsx')).Models,
   },
   {
+    path: '/console/model-costs',
+    title: 'Model costs',
+    group: 'Models',
+    scope: 'billing: read',
+    load: async () => (await import('./model-costs.tsx')).ModelCosts,
+  },
+  {
     path: '/console/fine-tuning',
     title: 'Fine-tuning',
     group: 'Models',
