@@ -174,6 +174,28 @@ test('a batch job whose program failed looks different from one that ended well,
   if (shots !== undefined) await page.screenshot({ path: `${shots}/job-bad.png`, fullPage: true });
 });
 
+test('an ended instance is launched again with its image, GPUs and limits, and filters that no offering meets are named', async () => {
+  await page.getByRole('link', { name: 'Launch again' }).click();
+  await page.getByText('The form is filled in like job-bad.').waitFor();
+  expect(await page.getByLabel('Image', { exact: true }).inputValue()).toMatch(
+    /busybox(:latest)?@sha256:[0-9a-f]{64}$/,
+  );
+  expect(await page.getByLabel('GPU type').inputValue()).toBe('H100_SXM');
+  expect(await page.getByLabel('Stop by itself when the program has ended').isChecked()).toBe(true);
+  await page
+    .getByRole('radio', { name: /^H100 SXM/ })
+    .first()
+    .waitFor();
+  expect(await axeFindings(page)).toEqual([]);
+  const shots = process.env['CONSOLE_SHOTS'];
+  if (shots !== undefined) await page.screenshot({ path: `${shots}/again.png`, fullPage: true });
+  await page.getByLabel('VRAM per GPU').selectOption('141');
+  await page.getByText(/^Of 2 offerings: 2 under 141 GB of VRAM\.$/).waitFor();
+  if (shots === undefined) return;
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.screenshot({ path: `${shots}/again-phone.png`, fullPage: true });
+});
+
 test('no page has broken the policy, thrown an error or left the origin', () => {
   expect(pages.broken).toEqual([]);
 });

@@ -6,6 +6,7 @@ import {
   type Filters,
   filteredBy,
   hiddenBy,
+  hiddenByEach,
   NO_FILTERS,
   percent,
   requirementOptions,
@@ -167,4 +168,22 @@ test.each([
 test('a filter offers each value of the offerings once and in order, and its own although no offering has it any more', () => {
   expect(choicesOf(['12.8', '12.10', undefined, '12.8', '9.2'], '')).toEqual(['9.2', '12.8', '12.10']);
   expect(choicesOf(['eu-north'], 'us-east')).toEqual(['eu-north', 'us-east']);
+});
+
+test('each filter names the offerings that it hides by itself, and the number of GPUs those that are too small', () => {
+  const rows = [
+    ROW,
+    { ...ROW, region: 'us-east', vram_gb: 24 },
+    { ...ROW, gpu_type: 'L4' },
+    { ...ROW, host_gpu_count: 1 },
+  ];
+  const wish = draft({ type: 'H100_SXM', region: 'eu-west', vramGb: '48' }, { gpuCount: 2, disk: '2000' });
+  expect(hiddenByEach(rows, wish)).toEqual([
+    ['not in eu-west', 3],
+    ['under 2000 GB disk', 3],
+    ['with fewer than 2 GPUs', 1],
+    ['of another type', 1],
+    ['under 48 GB of VRAM', 1],
+  ]);
+  expect(hiddenByEach(rows, draft({}))).toEqual([]);
 });

@@ -1,5 +1,6 @@
-// Buttons that rename or end an instance.
+// Buttons that rename or end an instance, or launch another one like it.
 import { useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
 import type { Instance } from '../../../../shared/api/instance.ts';
 import { call } from '../core/api.ts';
 import { dollars } from '../core/format.ts';
@@ -25,6 +26,11 @@ export function Actions({ instance, cost, reload }: ActionsProps) {
   const hasEnded = ['stopped', 'terminated'].includes(instance.status);
   return (
     <>
+      {!isBooting(instance) && (
+        <Link class="btn bare" href={`/console/launch?again=${instance.id}`}>
+          Launch again
+        </Link>
+      )}
       <button class="btn bare" type="button" onClick={() => setOpen('rename')}>
         Rename
       </button>

@@ -51,6 +51,21 @@ export function hiddenBy(row: PricingRow, wish: Wish): string | undefined {
   return row.storage_gb < Number(disk) ? `under ${disk} GB disk` : undefined;
 }
 
+/**
+ * How many offerings the number of GPUs, each filter and the size of the disk hide by themselves, in words, the most first. An offering may count
+ * for several of them.
+ */
+export function hiddenByEach(rows: readonly PricingRow[], { filters, gpuCount, disk }: Wish): [string, number][] {
+  const one = (part: Partial<Filters>, gb = ''): Wish => ({ filters: { ...NO_FILTERS, ...part }, gpuCount, disk: gb });
+  const areLarge = rows.filter((row) => hiddenBy(row, one({})) === undefined);
+  const small = rows.flatMap((row) => hiddenBy(row, one({})) ?? []);
+  const wishes = [...Object.entries(filters).map(([name, value]) => one({ [name]: value })), one({}, disk)];
+  const reasons = [...small, ...wishes.flatMap((wish) => areLarge.flatMap((row) => hiddenBy(row, wish) ?? []))];
+  return [...Map.groupBy(reasons, (reason) => reason)]
+    .map(([reason, same]): [string, number] => [reason, same.length])
+    .toSorted(([, a], [, b]) => b - a);
+}
+
 /** The filter that an offering does not meet, in words. */
 export function filteredBy(
   row: PricingRow,

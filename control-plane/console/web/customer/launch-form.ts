@@ -1,5 +1,5 @@
 // The content of the launch form, the request and the `svc` line that it becomes, and the price of an hour.
-import type { CreateInstance, Port } from '../../../../shared/api/instance.ts';
+import type { CreateInstance, Instance, Port } from '../../../../shared/api/instance.ts';
 import type { PricingRow } from '../../../../shared/api/pricing.ts';
 import { DISK_GB_INCLUDED } from '../../../../shared/limits.ts';
 import { quoted } from '../parts/command.tsx';
@@ -77,6 +77,35 @@ export const EMPTY_DRAFT: LaunchDraft = {
   endsOnExit: false,
   keys: undefined,
 };
+
+/**
+ * A draft like an instance that was launched before, with what the API says of it: no variables, no command, no SSH keys, no registry login, and the
+ * image only if the launch named one.
+ */
+export function draftLike(instance: Instance): LaunchDraft {
+  const {
+    gpu_type: type,
+    gpu_count: gpuCount,
+    region,
+    tier,
+    image,
+    disk_gb: disk,
+    auto_terminate_hours: hours,
+  } = instance;
+  const isReserved = tier === 'reserved';
+  return {
+    ...EMPTY_DRAFT,
+    tier: isReserved ? 'reserved' : 'on_demand',
+    gpuCount,
+    filters: { ...NO_FILTERS, type },
+    reserved: isReserved ? { gpu_type: type, region } : undefined,
+    ...(image === undefined ? {} : { source: 'image', image }),
+    ports: (instance.connection?.ports ?? []).map(({ port, protocol }) => `${port}/${protocol}`).join(' '),
+    disk: disk === undefined || disk === DISK_GB_INCLUDED ? '' : String(disk),
+    hours: hours === undefined ? '' : String(hours),
+    endsOnExit: instance.auto_terminate_on_exit === true,
+  };
+}
 
 export interface Quote {
   gpus: number;

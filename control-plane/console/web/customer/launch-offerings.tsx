@@ -9,7 +9,7 @@ import { useAllPages } from '../core/pages.ts';
 import { type Action, Field, Select } from '../parts/forms.tsx';
 import { Card, Empty, Problem, Tag } from '../parts/layout.tsx';
 import { type Column, LongTable, RowsTable } from '../parts/table.tsx';
-import { choicesOf, type Filters, hiddenBy, NO_FILTERS, percent } from './launch-filters.ts';
+import { choicesOf, type Filters, hiddenBy, hiddenByEach, NO_FILTERS, percent } from './launch-filters.ts';
 import { shareOf } from '../../../../shared/api/share.ts';
 import type { LaunchDraft } from './launch-form.ts';
 
@@ -75,12 +75,19 @@ function OnDemand({ draft, change, action }: OfferingsProps & { action: Action }
       {rows === undefined && <p class="pad quiet">Reading…</p>}
       {rows !== undefined && listed.length === 0 && (
         <Empty title="No offering fits" cli="svc price list">
-          Fewer GPUs, less memory or another region may be free.
+          {nothingFits(rows, draft)}
         </Empty>
       )}
       {listed.length > 0 && <Choice rows={listed} draft={draft} change={change} />}
     </Card>
   );
+}
+
+/** Names each filter with the offerings that it excludes by itself, so that the person sees which one to change. */
+function nothingFits(rows: readonly PricingRow[], draft: LaunchDraft): string {
+  if (rows.length === 0) return 'Nothing is offered now.';
+  const each = hiddenByEach(rows, draft).map(([reason, hidden]) => `${hidden} ${reason}`);
+  return `Of ${plural(rows.length, 'offering')}: ${each.join(', ')}.`;
 }
 
 interface WishesProps extends OfferingsProps {

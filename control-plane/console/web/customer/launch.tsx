@@ -1,6 +1,8 @@
 // The launch screen: the GPUs that are free now, the highest cost of the launch, and why an offering is not shown.
 import { useMemo } from 'preact/hooks';
+import { Link, useSearchParams } from 'wouter-preact';
 import type { Balance } from '../../../../shared/api/billing.ts';
+import type { Instance } from '../../../../shared/api/instance.ts';
 import type { Operation } from '../../../../shared/api/operation.ts';
 import { ApiError, get, post } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
@@ -10,9 +12,10 @@ import { may } from '../core/session.ts';
 import { useTyped } from '../core/typed.ts';
 import { SameAs } from '../parts/command.tsx';
 import { type Action, Field, Form, useAction } from '../parts/forms.tsx';
-import { Card, Head } from '../parts/layout.tsx';
+import { Card, Head, Note, Problem } from '../parts/layout.tsx';
 import { filteredBy } from './launch-filters.ts';
 import {
+  draftLike,
   EMPTY_DRAFT,
   type LaunchDraft,
   launchLine,
@@ -27,8 +30,31 @@ import { Rule, WhatToRun } from './launch-source.tsx';
 
 const PLACED_POLL_MS = 500;
 
+/** `?again=<id>` fills the form in like an instance that was launched before. */
 export function Launch() {
-  const [typed, setDraft] = useTyped('launch', EMPTY_DRAFT, withoutSecrets);
+  const [query] = useSearchParams();
+  const id = query.get('again');
+  const { data, error, reload } = useResource<Instance>(
+    id === null ? undefined : `/v1/instances/${encodeURIComponent(id)}`,
+  );
+  const instance = data.value;
+  if (id === null) return <LaunchForm form="launch" initial={EMPTY_DRAFT} />;
+  if (instance !== undefined)
+    return <LaunchForm key={id} form={`launch/${id}`} initial={draftLike(instance)} like={instance} />;
+  if (error.value !== undefined) return <Problem error={error.value} retry={() => void reload()} />;
+  return <p class="quiet">Reading…</p>;
+}
+
+interface LaunchFormProps {
+  /** What is typed is kept under this name. */
+  form: string;
+  initial: LaunchDraft;
+  /** The instance that is launched again. */
+  like?: Instance;
+}
+
+function LaunchForm({ form, initial, like }: LaunchFormProps) {
+  const [typed, setDraft] = useTyped(form, initial, withoutSecrets);
   // A draft that the page of an older version has kept lacks newer fields.
   const draft = { ...EMPTY_DRAFT, ...typed };
   const withSameKey = useMemo(openSameKey, []);
@@ -45,6 +71,7 @@ export function Launch() {
   return (
     <>
       <Head title="Launch an instance" same={{ cli: 'svc price list', curl: { path: '/v1/pricing' } }} />
+      {like !== undefined && <Again instance={like} />}
       <div class="split">
         <div class="stack">
           <Offerings draft={draft} change={change} action={action} />
@@ -59,6 +86,22 @@ export function Launch() {
         </aside>
       </div>
     </>
+  );
+}
+
+function Again({ instance: { id, name, image } }: { instance: Instance }) {
+  return (
+    <Note
+      action={
+        <Link class="btn sm" href={`/console/instances/${id}`}>
+          See it
+        </Link>
+      }
+    >
+      <b>The form is filled in like {name ?? id}.</b> Choose an offering
+      {image === undefined && ', the environment or template'}, and the variables, command, primary port, SSH keys and
+      registry login again, if it had any.
+    </Note>
   );
 }
 
