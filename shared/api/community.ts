@@ -62,6 +62,13 @@ export const ChangeMachine = z
       .optional()
       .describe('New region. It can be changed only while no GPU of the machine is rented or reserved'),
     tier: tier.optional().describe('New tier, for rentals that begin from now on'),
+    rentable_until: z.iso
+      .datetime({ offset: true })
+      .nullable()
+      .optional()
+      .describe(
+        'Time from which the machine is not on offer any more; it must be in the future. Until then only launches that end by themselves before it are placed on the machine. Running rentals go on, and their customers are told. Null: the machine is offered without an end',
+      ),
     gpu_type: gpuType.nullable().optional().describe('New declared GPU type. Null withdraws the declaration'),
     gpu_count: gpuCount.nullable().optional().describe('New declared number of GPUs. Null withdraws the declaration'),
     vram_per_gpu_gb: vramPerGpuGb
@@ -154,6 +161,10 @@ export const CommunityMachine = z
       .describe('The percentage of the customer price that the service keeps, for rentals that begin from now on'),
     vram_per_gpu_gb: z.int().nullable().describe('Declared VRAM of one GPU, in GB. Null if it was not declared'),
     tier: tier.describe('Tier of the offerings of the machine'),
+    rentable_until: z.iso
+      .datetime()
+      .nullable()
+      .describe('Time from which the machine is not on offer any more; null if you have set none'),
     online: z.boolean().describe('Whether its agent is connected now'),
     reported_gpus: z
       .array(
@@ -185,6 +196,7 @@ export type CommunityMachine = z.infer<typeof CommunityMachine>;
 const MACHINE_CHECKS = [
   'supplier',
   'listing',
+  'rentable_until',
   'enrolment',
   'verification',
   'approval',

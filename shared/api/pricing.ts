@@ -25,7 +25,17 @@ export const PricingRow = z
     region: z.string().describe('Where the host stands'),
     tier: z.enum(['on_demand']).describe('How it is rented'),
     price_per_hour: z.number().describe('Dollars an hour for one GPU'),
-    available: z.int().describe('GPUs that are free now; one launch can have at most this many'),
+    available: z
+      .int()
+      .describe(
+        'GPUs that are free now; one launch can have at most this many. 0 with `rentable_until`, where only launches that end by themselves can go',
+      ),
+    rentable_until: z.iso
+      .datetime()
+      .optional()
+      .describe(
+        'Time from which the host is not on offer any more. A launch whose `auto_terminate_hours` end before it, with its start included, can still have free GPUs there. Absent if the host is offered without an end',
+      ),
     vram_gb: z.int().describe('Nameplate VRAM of one GPU'),
     cpu_cores: z.int().describe('Processors of the host; 0 = unreported. An instance gets a share of them by its GPUs'),
     ram_gb: z.int().describe('Memory of the host in GB; 0 = unreported. An instance gets a share of it by its GPUs'),

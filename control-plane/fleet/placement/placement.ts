@@ -28,6 +28,7 @@ export function explain(request: CapacityRequest, narrowing: Narrowing): string 
       ? []
       : [[narrowing.withVram, `with at least ${request.minVramGb} GB of VRAM`] as const]),
     ...requirementsOf(request).map(({ words }, index) => [narrowing.required[index] ?? 0, words] as const),
+    ...stayingStep(request, narrowing),
     [narrowing.free, 'with enough of them free'],
     ...diskStep(request, narrowing),
     ...(request.trustedOnly ? [[narrowing.trusted, 'on machines that the operator trusts'] as const] : []),
@@ -45,6 +46,13 @@ export function explain(request: CapacityRequest, narrowing: Narrowing): string 
 function wordsOfChoice({ requirements: { gpu_types: types = [] } = {} }: CapacityRequest): string {
   const others = new Set(types);
   return others.size < 2 ? '' : ` (chosen from ${[...others].join(', ')})`;
+}
+
+/** Few suppliers say until when a host can be rented, so a launch is told about that only if it excludes a host. */
+function stayingStep({ endsMs }: CapacityRequest, { required, withVram, staying }: Narrowing): [number, string][] {
+  if (staying === (required.at(-1) ?? withVram)) return [];
+  const until = endsMs === null ? 'without an end' : 'until the launch has ended';
+  return [[staying, `that are offered ${until} (see auto_terminate_hours)`]];
 }
 
 /** A launch without a size needs little disk, so it is told about that only if some host has too little. */

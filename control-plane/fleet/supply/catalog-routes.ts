@@ -1,6 +1,7 @@
 // GET /v1/gpu-types and GET /v1/pricing: the catalogue, public without an API key (specification 4.1).
 import { GpuType, pricingFilters, PricingRow } from '../../../shared/api/pricing.ts';
 import { pageParameters, PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import { isoTime } from '../../../shared/clock.ts';
 import { DISK_GB_INCLUDED } from '../../../shared/limits.ts';
 import { dollarsFromUcents } from '../../../shared/money.ts';
 import { z } from 'zod';
@@ -85,6 +86,7 @@ function pricingView(row: ListedOffering): PricingRow {
     tier: 'on_demand',
     price_per_hour: dollarsFromUcents(row.price_ucents_per_hour),
     available: row.gpu_free,
+    ...(row.rentable_until_ms === null ? {} : { rentable_until: isoTime(row.rentable_until_ms) }),
     vram_gb: row.vram_gb,
     cpu_cores: row.cpu_cores,
     ram_gb: row.ram_gb,

@@ -6,6 +6,7 @@ import { flag, int, text } from '../../base/db/columns.ts';
 import { join, type Query, type Sql, sql } from '../../base/db/db.ts';
 import { pageBy, type PageStart } from '../../base/http/cursors.ts';
 import { diskWithin } from './free-disk.ts';
+import { staysUntil } from './lending.ts';
 import { diskCondition, OfferingRow, priceCondition } from './offerings.ts';
 import { requirementsOf } from './requirements.ts';
 
@@ -24,6 +25,7 @@ const ListedRow = OfferingRow.pick({
   cuda_version: true,
   disk_configurable: true,
   disk_price_ucents_per_gb_hour: true,
+  rentable_until_ms: true,
   created_ms: true,
 }).extend({
   /** The share in hundredths of a percent; null while too little is known (`keepUptimes`). */
@@ -32,8 +34,10 @@ const ListedRow = OfferingRow.pick({
 });
 /** The fields of an offering that the catalogue shows. */
 export type ListedOffering = z.infer<typeof ListedRow>;
-const LISTED = sql`id, gpu_type, region, gpu_free, price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, storage_gb, host_gpu_count, driver_version,
-  cuda_version, disk_configurable, disk_price_ucents_per_gb_hour, created_ms, uptime_bps, failed_launch_share_bps`;
+/** The free GPUs of an offering that a launch without an end can have. */
+const AVAILABLE = sql`case when ${staysUntil(null)} then gpu_free else 0 end`;
+const LISTED = sql`id, gpu_type, region, ${AVAILABLE} as gpu_free, price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, storage_gb, host_gpu_count, driver_version,
+  cuda_version, disk_configurable, disk_price_ucents_per_gb_hour, rentable_until_ms, created_ms, uptime_bps, failed_launch_share_bps`;
 
 /**
  * A page of the listed on-demand offerings that match, newest or cheapest first. If the list is sorted by price, `createdMs` of the cursor holds the
@@ -65,7 +69,7 @@ function matching(filters: PricingFilters): Sql {
   ];
   if (gpuType !== undefined) parts.push(sql`gpu_type in (${join(gpuType.split(',').map((type) => type.trim()))})`);
   if (region !== undefined) parts.push(sql`region = ${region}`);
-  if (count !== undefined) parts.push(sql`gpu_free >= ${count}`);
+  if (count !== undefined) parts.push(sql`${AVAILABLE} >= ${count}`);
   if (cap !== undefined) parts.push(priceCondition({ gpuCount, diskGb }, nearestUcents(cap)));
   return join(parts, ' and ');
 }

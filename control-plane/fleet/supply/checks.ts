@@ -88,6 +88,16 @@ const DECIDING: readonly Check[] = [
       'If you have delisted it, list it again: svc machine relist <id>. If the operator has suspended it, ask why.',
   },
   {
+    name: 'rentable_until',
+    obstacle: ({ offer_ended: isEnded, rentable_until_ms: ms }) =>
+      isEnded && ms !== null
+        ? `Its supplier offers it until ${isoTime(ms)}; a rental on it goes on until it ends.`
+        : undefined,
+    passed: ({ rentable_until_ms: ms }) =>
+      ms === null ? 'It is offered without an end.' : `It is offered until ${isoTime(ms)}.`,
+    remedy: "Set a later time, or withdraw it ('' in place of a time): svc machine change <id> --until <time>",
+  },
+  {
     name: 'enrolment',
     obstacle: (machine) =>
       hasEnrolled(machine) || isWithdrawn(machine) ? undefined : 'The host has not enrolled yet.',

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { flag, int, text, ucents } from '../../base/db/columns.ts';
 import { type Sql, type Tx, sql } from '../../base/db/db.ts';
 import { freeGbFor, withFreeGb } from './free-disk.ts';
-import { firstFree, type GpuWant, isFree, isLendable } from './lending.ts';
+import { firstFree, type GpuWant, isFree, isLendable, staysUntil } from './lending.ts';
 import * as store from './store.ts';
 
 export interface Want extends GpuWant {
@@ -18,7 +18,10 @@ export interface Want extends GpuWant {
 export interface Held {
   machineId: string;
   gpuUuids: string[];
-  /** What the launch gets there. Undefined if the offering is not on the market any more, or the machine is not as required. */
+  /**
+   * What the launch gets there. Undefined if the offering is not on the market any more, or not until the launch ends, or if the machine is not as
+   * required.
+   */
   offer: Offer | undefined;
 }
 
@@ -82,13 +85,15 @@ async function countAndRead(tx: Tx, machineId: Sql, want: Want): Promise<Offer |
   const [counted, diskFreeGb] = isOrdinary
     ? [countingGpus(machineId), sql`disk_free_gb`]
     : [counting(machineId), sql`${freeGbFor(want)} as disk_free_gb`];
+  // A contract has checked that when it took its slots.
+  const stays = want.reservedBy === null ? staysUntil(want.endsMs) : sql`1 = 1`;
   const rows = await tx.all(
     CountedRow,
     sql`${counted} returning id, machine_id, offerings.region, offerings.price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, host_gpu_count,
           disk_configurable, ${diskFreeGb},
           disk_price_ucents_per_gb_hour, (
             select supplier_id from machines where machines.id = offerings.machine_id and offerings.gpu_type = ${want.gpuType}
-              and offerings.listed = 1 and offerings.tier = 'on_demand' and ${want.onlyIf ?? sql`1 = 1`}) as supplier_id`,
+              and offerings.listed = 1 and offerings.tier = 'on_demand' and ${stays} and ${want.onlyIf ?? sql`1 = 1`}) as supplier_id`,
   );
   return rows.find((row): row is Offer => row.supplier_id !== null);
 }

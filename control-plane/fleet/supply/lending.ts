@@ -2,6 +2,8 @@
 //
 // Lending: a GPU that is set aside for a future contract may go to a launch that ends before the contract begins. The GPU stays set aside
 // all the time. So it belongs to the contract as soon as the launch releases it, and it is never on offer.
+//
+// Leaving: a supplier may say until when a machine can be rented. Only a launch that ends by then may go there (`staysUntil`).
 import { raw, type Sql, sql } from '../../base/db/db.ts';
 
 /** The condition for a GPU that works and that no launch holds. A contract may have set it aside. */
@@ -40,6 +42,15 @@ export interface GpuWant {
  */
 export function isLendable(endsMs: number | null): Sql {
   return endsMs === null ? sql`1 = 0` : sql`reserved_from_ms > ${endsMs}`;
+}
+
+/**
+ * The condition for an offering, or a machine, that is on the market until `endsMs`, the latest end of a launch or of a contract. With null there is
+ * no such end, so only a machine without an end of its own will do.
+ */
+export function staysUntil(endsMs: number | Sql | null): Sql {
+  const hasNoEnd = sql`rentable_until_ms is null`;
+  return endsMs === null ? hasNoEnd : sql`(${hasNoEnd} or rentable_until_ms >= ${endsMs})`;
 }
 
 /** The number of GPUs of an offering that a launch with the latest end `endsMs` may have: free ones, and those that can be lent to it. */

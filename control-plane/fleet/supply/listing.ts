@@ -1,6 +1,6 @@
 // Whether a machine is on offer: the operator approves and suspends it, its supplier delists and relists it (specification 3.4).
 import type { Clock } from '../../../shared/clock.ts';
-import { fail } from '../../../shared/errors.ts';
+import { fail, failField } from '../../../shared/errors.ts';
 import type { MachineState } from '../../../shared/states.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
@@ -25,6 +25,7 @@ export type MachineChange = Partial<
     | 'region'
     | 'price_ucents_per_hour'
     | 'tier'
+    | 'rentable_until_ms'
   >
 >;
 
@@ -48,7 +49,7 @@ export interface Listing {
   relist(tx: Tx, orgId: string, machineId: string): Promise<store.MachineRow>;
   /**
    * New prices and tiers apply to later rentals. @throws ServiceError `not_found`, `conflict` for a new region of a machine in use, or for the
-   * tier spot while a contract has reserved GPUs of the machine
+   * tier spot while a contract has reserved GPUs of the machine, `validation_failed` for a last time on offer that is over
    */
   change(tx: Tx, orgId: string, machineId: string, change: MachineChange): Promise<store.MachineRow>;
   /** Called when a GPU of the machine was released. The machine becomes `delisted` if it is draining and this was its last held GPU. */
@@ -199,7 +200,12 @@ async function changeMachine(
       'GPUs of this machine are reserved by a contract, which needs on_demand. Change the tier when none is.',
     );
   }
-  await store.setDeclared(tx, { ...machine, ...change, updated_ms: deps.clock.now() });
+  const nowMs = deps.clock.now();
+  const { rentable_until_ms: untilMs } = change;
+  if (untilMs !== undefined && untilMs !== null && untilMs <= nowMs)
+    failField('rentable_until', 'must be later than now; null withdraws it');
+  const ended = untilMs === undefined ? machine.offer_ended : false;
+  await store.setDeclared(tx, { ...machine, ...change, offer_ended: ended, updated_ms: nowMs });
   await deps.appraise(tx, machineId);
   return ownMachine(tx, orgId, machineId);
 }

@@ -114,7 +114,7 @@ function changeRoute(deps: Deps): Route {
     path: '/v1/community/machines/{id}',
     operationId: 'changeMachine',
     tag,
-    summary: 'Change the name, price, tier, region or declared GPUs of a machine',
+    summary: 'Change the name, price, tier, region, declared GPUs or last time on offer of a machine',
     description: 'Rentals that run keep their price.',
     scope: 'supply:write',
     idempotency: 'optional',
@@ -201,11 +201,13 @@ function relistRoute(deps: Deps): Route {
 
 function changeOf(body: ChangeMachine): MachineChange {
   const { name, price_per_hour: price, gpu_type: type, gpu_count: count, vram_per_gpu_gb: vramGb, region, tier } = body;
+  const { rentable_until: until } = body;
   return {
     ...(name === undefined ? {} : { name }),
     ...(price === undefined ? {} : { price_ucents_per_hour: priceUcents(price) }),
     ...(region === undefined ? {} : { region }),
     ...(tier === undefined ? {} : { tier }),
+    ...(until === undefined ? {} : { rentable_until_ms: until === null ? null : Date.parse(until) }),
     ...(type === undefined ? {} : { declared_gpu_type: type }),
     ...(count === undefined ? {} : { declared_gpu_count: count }),
     ...(vramGb === undefined ? {} : { declared_vram_per_gpu_gb: vramGb }),

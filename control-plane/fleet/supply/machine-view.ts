@@ -106,6 +106,7 @@ export function machineView(row: MachineRow, facts: MachineFacts): CommunityMach
     platform_fee_percent: platformFeeBps / 100,
     vram_per_gpu_gb: row.declared_vram_per_gpu_gb,
     tier: row.tier,
+    rentable_until: row.rentable_until_ms === null ? null : isoTime(row.rentable_until_ms),
     online: row.online,
     reported_gpus: gpus.map(({ gpu_type, vram_gb, count, rented, reserved }) => ({
       gpu_type,

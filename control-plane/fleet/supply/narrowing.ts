@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, raw, type Sql, sql } from '../../base/db/db.ts';
 import { diskWithin } from './free-disk.ts';
-import { gpusWithin } from './lending.ts';
+import { gpusWithin, staysUntil } from './lending.ts';
 import { type CapacityRequest, conditions, diskCondition, priceCondition, trustCondition } from './offerings.ts';
 import { requirementsOf } from './requirements.ts';
 
@@ -18,6 +18,8 @@ export interface Narrowing {
   withVram: number;
   /** After each of the requirements, in their order. */
   required: number[];
+  /** On machines that stay on the market until the launch ends. */
+  staying: number;
   free: number;
   withDisk: number;
   trusted: number;
@@ -34,12 +36,24 @@ export async function narrowing(query: Query, request: CapacityRequest): Promise
   const required: Sql[] = [];
   for (const { condition } of requirementsOf(request))
     required.push(sql`${required.at(-1) ?? withVram} and ${condition}`);
-  const free = sql`${required.at(-1) ?? withVram} and ${isFree(request)}`;
+  const staying = sql`${required.at(-1) ?? withVram} and ${staysUntil(request.endsMs)}`;
+  const free = sql`${staying} and ${isFree(request)}`;
   const withDisk = sql`${free} and ${diskCondition(request, diskFreeGb)}`;
   const trusted = sql`${withDisk} and ${trustCondition(request)}`;
   const priced = cap === null ? trusted : sql`${trusted} and ${priceCondition(request, cap)}`;
   const affordable = sql`${free} and ${conditions(request, diskFreeGb)}`;
-  const steps = { listed: sql`1 = 1`, ofType, bigEnough, withVram, free, withDisk, trusted, priced, affordable };
+  const steps = {
+    listed: sql`1 = 1`,
+    ofType,
+    bigEnough,
+    withVram,
+    staying,
+    free,
+    withDisk,
+    trusted,
+    priced,
+    affordable,
+  };
   const counts = [...Object.entries(steps), ...required.entries()].map(
     ([name, step]) => sql`cast(coalesce(sum(case when ${step} then 1 else 0 end), 0) as bigint) as ${raw(`"${name}"`)}`,
   );
@@ -54,6 +68,7 @@ export async function narrowing(query: Query, request: CapacityRequest): Promise
     bigEnough: left('bigEnough'),
     withVram: left('withVram'),
     required: required.map((_, index) => left(index)),
+    staying: left('staying'),
     free: left('free'),
     withDisk: left('withDisk'),
     trusted: left('trusted'),

@@ -7,7 +7,7 @@ import { flag, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, raw, sql } from '../../base/db/db.ts';
 import { cudaOfDriver } from './cuda.ts';
 import { diskWithin, freeGbOf } from './free-disk.ts';
-import { gpusWithin, lenders } from './lending.ts';
+import { gpusWithin, lenders, staysUntil } from './lending.ts';
 import { requirementsOf } from './requirements.ts';
 import * as store from './store.ts';
 import { obstacleOf } from './checks.ts';
@@ -37,12 +37,14 @@ export const OfferingRow = z.object({
   disk_price_ucents_per_gb_hour: ucents,
   gpu_total: int,
   gpu_free: int,
+  /** The time at which the machine leaves the market; null if its supplier has set none. */
+  rentable_until_ms: int.nullable(),
   created_ms: int,
 });
 export type Offering = z.infer<typeof OfferingRow>;
 
 const COLUMNS = sql`id, machine_id, gpu_type, region, tier, price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, storage_gb,
-  host_gpu_count, driver_version, cuda_version, disk_configurable, disk_free_gb, disk_price_ucents_per_gb_hour, gpu_total, gpu_free, created_ms`;
+  host_gpu_count, driver_version, cuda_version, disk_configurable, disk_free_gb, disk_price_ucents_per_gb_hour, gpu_total, gpu_free, rentable_until_ms, created_ms`;
 const GIB = 1024 ** 3;
 
 const CandidateRow = OfferingRow.pick({
@@ -265,13 +267,13 @@ export async function refreshOfferings(
       sql`insert into offerings (${COLUMNS}, listed)
           values (${now.newId()}, ${machineId}, ${gpuType}, ${machine.region}, ${machine.tier}, ${machine.price_ucents_per_hour}, ${vramGb},
             ${inventory?.cpu_cores ?? 0}, ${Math.floor((inventory?.ram_bytes ?? 0) / GIB)}, ${storageGb},
-            ${inventory === null ? 0 : countCards(inventory)}, ${driver}, ${cudaOfDriver(driver)}, ${diskConfigurable}, ${diskFreeGb}, ${now.diskPriceUcentsPerGbHour}, ${usable.length}, ${free}, ${now.nowMs}, ${listed && usable.length > 0})
+            ${inventory === null ? 0 : countCards(inventory)}, ${driver}, ${cudaOfDriver(driver)}, ${diskConfigurable}, ${diskFreeGb}, ${now.diskPriceUcentsPerGbHour}, ${usable.length}, ${free}, ${machine.rentable_until_ms}, ${now.nowMs}, ${listed && usable.length > 0})
           on conflict (machine_id, gpu_type) do update set region = excluded.region, tier = excluded.tier,
             price_ucents_per_hour = excluded.price_ucents_per_hour, vram_gb = excluded.vram_gb, cpu_cores = excluded.cpu_cores,
             ram_gb = excluded.ram_gb, storage_gb = excluded.storage_gb, host_gpu_count = excluded.host_gpu_count, driver_version = excluded.driver_version,
             cuda_version = excluded.cuda_version, disk_configurable = excluded.disk_configurable,
             disk_free_gb = excluded.disk_free_gb, disk_price_ucents_per_gb_hour = excluded.disk_price_ucents_per_gb_hour, gpu_total = excluded.gpu_total, gpu_free = excluded.gpu_free,
-            listed = excluded.listed`,
+            rentable_until_ms = excluded.rentable_until_ms, listed = excluded.listed`,
     );
   }
   await forgetOldTypes(tx, machineId);
@@ -308,7 +310,7 @@ async function forgetOldTypes(tx: Tx, machineId: string): Promise<void> {
 
 /** `diskFreeGb`: the expression for the free disk of an offering (`diskWithin`). */
 export function conditions(request: Omit<CapacityRequest, 'gpuType'>, diskFreeGb: Sql): Sql {
-  const parts = [diskCondition(request, diskFreeGb), trustCondition(request)];
+  const parts = [staysUntil(request.endsMs), diskCondition(request, diskFreeGb), trustCondition(request)];
   if (request.minVramGb > 0) parts.push(sql`vram_gb >= ${request.minVramGb}`);
   if (request.offeringId !== null) parts.push(sql`id = ${request.offeringId}`);
   if (request.region !== null) parts.push(sql`region = ${request.region}`);

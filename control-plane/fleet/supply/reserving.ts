@@ -9,7 +9,9 @@ export interface Reserving {
   /** Sets free GPUs aside for a reservation contract. False if there are too few; then the caller rolls back. */
   reserve(tx: Tx, want: slots.SlotReservation): Promise<boolean>;
   /** Registers a need of the contract: GPUs are set aside for it as they come free, before any launch can take them. */
-  awaitSlots(tx: Tx, want: slots.SlotWant & { starts_ms: number }): Promise<void>;
+  awaitSlots(tx: Tx, want: slots.DatedWant): Promise<void>;
+  /** The contract has another end (null: it is renewed), which decides on which machines its needs are served. */
+  extendWants(tx: Tx, reservedBy: string, endsMs: number | null): Promise<void>;
   /** Ends all slots and needs of the contract. Free GPUs are on offer again at once, held ones when they are released. */
   unreserve(tx: Tx, reservedBy: string): Promise<void>;
   /** Gives up slots that nobody holds and on which nothing can be launched: the host is offline or not listed, or the GPU is unusable. */
@@ -36,6 +38,7 @@ export function openReserving({ db, refresh }: ReservingDeps): Reserving {
       return true;
     },
     awaitSlots: slots.insertWant,
+    extendWants: slots.extendWants,
     unreserve: async (tx, reservedBy) => {
       await tx.lock('machine', ...(await slots.machinesWithSlots(tx, reservedBy)));
       // First, so that no machine sets a GPU aside for the contract after its slots have ended.

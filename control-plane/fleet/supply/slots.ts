@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { flag, int, text } from '../../base/db/columns.ts';
 import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
 import { freeGbFor } from './free-disk.ts';
-import { firstFree, isFree } from './lending.ts';
+import { firstFree, isFree, staysUntil } from './lending.ts';
 import type { Candidate, CapacityRequest } from './offerings.ts';
 
 const MachineIdRow = z.object({ machine_id: text });
@@ -95,10 +95,16 @@ export interface Kind {
   region: string;
 }
 
+/** GPUs of one kind for a contract. */
+export interface KindUntil extends Kind {
+  /** The end of the contract; null: it is renewed. Machines that leave the market before are of no use to it. */
+  endsMs: number | null;
+}
+
 /** Machines with free GPUs that a contract can use. Unused slots of `endedContracts` count as free. */
 export function freeCapacity(
   query: Query,
-  { gpuType, region }: Kind,
+  { gpuType, region, endsMs }: KindUntil,
   endedContracts: readonly string[] = [],
 ): Promise<Capacity[]> {
   const isEnded = endedContracts.length === 0 ? sql`1 = 0` : sql`g.reserved_by in (${join([...endedContracts])})`;
@@ -107,7 +113,7 @@ export function freeCapacity(
     sql`select g.machine_id, count(*) as gpu_free
         from machine_gpus g join offerings o on o.machine_id = g.machine_id and o.gpu_type = g.gpu_type
         where o.listed = 1 and o.tier = 'on_demand' and o.gpu_type = ${gpuType} and o.region = ${region}
-          and ${isFree} and (g.reserved_by is null or ${isEnded})
+          and ${staysUntil(endsMs)} and ${isFree} and (g.reserved_by is null or ${isEnded})
         group by g.machine_id order by g.machine_id`,
   );
 }
@@ -124,13 +130,13 @@ export async function machinesOfKind(query: Query, { gpuType, region }: Kind): P
 const CountRow = z.object({ n: int });
 
 /** The number of GPUs that contracts can use, whoever holds them now. GPUs that are set aside count, even if their host is offline. */
-export async function supplyOf(query: Query, { gpuType, region }: Kind): Promise<number> {
+export async function supplyOf(query: Query, { gpuType, region, endsMs }: KindUntil): Promise<number> {
   const row = await query.one(
     CountRow,
     sql`select count(*) as n
         from machine_gpus g join offerings o on o.machine_id = g.machine_id and o.gpu_type = g.gpu_type
         where o.tier = 'on_demand' and o.gpu_type = ${gpuType} and o.region = ${region}
-          and (g.reserved_by is not null or (o.listed = 1 and g.usable = 1))`,
+          and (g.reserved_by is not null or (o.listed = 1 and g.usable = 1 and ${staysUntil(endsMs)}))`,
   );
   return row?.n ?? 0;
 }
@@ -142,25 +148,30 @@ export interface SlotReservation {
   /** The id of the reservation contract. Its GPUs may be lent until `startsMs`. */
   reservedBy: string;
   startsMs: number;
+  /** The end of the contract; null: it is renewed. */
+  endsMs: number | null;
 }
 
-/** Sets up to `count` free GPUs aside and returns their number. */
+/** Sets up to `count` free GPUs aside and returns their number. It sets none aside on a machine that leaves the market before the contract ends. */
 export function setAside(tx: Tx, want: SlotReservation): Promise<number> {
+  const stays = sql`exists (select 1 from machines where machines.id = ${want.machineId} and ${staysUntil(want.endsMs)})`;
   return tx.run(
     sql`update machine_gpus set reserved_by = ${want.reservedBy}, reserved_from_ms = ${want.startsMs}
-        where ${firstFree(want, sql`reserved_by is null`, sql`gpu_index`)}`,
+        where ${firstFree(want, sql`reserved_by is null and ${stays}`, sql`gpu_index`)}`,
   );
 }
 
 const WantRow = z.object({ reserved_by: text, gpu_type: text, region: text, gpus_missing: int });
 /** A number of GPUs that a contract needs but does not have yet. */
 export type SlotWant = z.infer<typeof WantRow>;
-const DatedWantRow = WantRow.extend({ starts_ms: int });
+const DatedWantRow = WantRow.extend({ starts_ms: int, ends_ms: int.nullable() });
+/** The same with the term of the contract. `ends_ms` is null if it is renewed. */
+export type DatedWant = z.infer<typeof DatedWantRow>;
 
-export async function insertWant(tx: Tx, want: z.infer<typeof DatedWantRow>): Promise<void> {
+export async function insertWant(tx: Tx, want: DatedWant): Promise<void> {
   await tx.run(
-    sql`insert into slot_wants (reserved_by, gpu_type, region, gpus_missing, starts_ms)
-        values (${want.reserved_by}, ${want.gpu_type}, ${want.region}, ${want.gpus_missing}, ${want.starts_ms})`,
+    sql`insert into slot_wants (reserved_by, gpu_type, region, gpus_missing, starts_ms, ends_ms)
+        values (${want.reserved_by}, ${want.gpu_type}, ${want.region}, ${want.gpus_missing}, ${want.starts_ms}, ${want.ends_ms})`,
   );
 }
 
@@ -172,28 +183,39 @@ export function wantsOf(query: Query, reservedBy: string): Promise<SlotWant[]> {
   );
 }
 
+/** The contract ends later now. */
+export async function extendWants(tx: Tx, reservedBy: string, endsMs: number | null): Promise<void> {
+  await tx.run(sql`update slot_wants set ends_ms = ${endsMs} where reserved_by = ${reservedBy}`);
+}
+
 export async function dropWants(tx: Tx, reservedBy: string): Promise<void> {
   await tx.run(sql`delete from slot_wants where reserved_by = ${reservedBy}`);
 }
 
 /** The needs of contracts that this machine could fill now, in the order in which the contracts start. */
-export function wantsFor(query: Query, machineId: string): Promise<z.infer<typeof DatedWantRow>[]> {
+export function wantsFor(query: Query, machineId: string): Promise<DatedWant[]> {
   return query.all(
     DatedWantRow,
-    sql`select w.reserved_by, w.gpu_type, w.region, w.gpus_missing, w.starts_ms
+    sql`select w.reserved_by, w.gpu_type, w.region, w.gpus_missing, w.starts_ms, w.ends_ms
         from offerings o join slot_wants w on w.gpu_type = o.gpu_type and w.region = o.region
-        where o.machine_id = ${machineId} and o.listed = 1 and o.tier = 'on_demand' and o.gpu_free > 0
+        where o.machine_id = ${machineId} and o.listed = 1 and o.tier = 'on_demand' and o.gpu_free > 0 and ${staysUntil(sql`w.ends_ms`)}
         order by w.starts_ms, w.reserved_by, w.gpu_type`,
   );
 }
 
-const KindRow = WantRow.pick({ gpu_type: true, region: true });
+/** `ends_ms` is the first end of the contracts that need the kind; null if all are renewed. */
+const KindRow = DatedWantRow.pick({ gpu_type: true, region: true, ends_ms: true });
 
 /** A page of the machines that could fill a need of a contract now, in the order of ids. The offerings are not read if no contract needs a GPU. */
 export async function machinesWanted(query: Query, limit: number): Promise<string[]> {
-  const kinds = await query.all(KindRow, sql`select distinct gpu_type, region from slot_wants`);
+  const kinds = await query.all(
+    KindRow,
+    sql`select gpu_type, region, min(ends_ms) as ends_ms from slot_wants group by gpu_type, region`,
+  );
   if (kinds.length === 0) return [];
-  const isWanted = kinds.map((kind) => sql`(gpu_type = ${kind.gpu_type} and region = ${kind.region})`);
+  const isWanted = kinds.map(
+    (kind) => sql`(gpu_type = ${kind.gpu_type} and region = ${kind.region} and ${staysUntil(kind.ends_ms)})`,
+  );
   const rows = await query.all(
     MachineIdRow,
     sql`select distinct machine_id from offerings
@@ -211,7 +233,7 @@ const MissingRow = WantRow.pick({ gpus_missing: true });
 export async function serveWants(tx: Tx, machineId: string): Promise<boolean> {
   const wants = await wantsFor(tx, machineId);
   let served = 0;
-  for (const { reserved_by: reservedBy, gpu_type: gpuType, region, starts_ms: startsMs } of wants) {
+  for (const { reserved_by: reservedBy, gpu_type: gpuType, region, starts_ms: startsMs, ends_ms: endsMs } of wants) {
     const its = sql`reserved_by = ${reservedBy} and gpu_type = ${gpuType} and region = ${region}`;
     // Other machines may serve the same need, and the contract may end. This locks the need and reads it again.
     const need = await tx.one(
@@ -220,7 +242,7 @@ export async function serveWants(tx: Tx, machineId: string): Promise<boolean> {
     );
     if (need === undefined) continue;
     const missing = need.gpus_missing;
-    const got = await setAside(tx, { machineId, gpuType, count: missing, reservedBy, startsMs });
+    const got = await setAside(tx, { machineId, gpuType, count: missing, reservedBy, startsMs, endsMs });
     if (got > 0) {
       if (got === missing) await tx.run(sql`delete from slot_wants where ${its}`);
       else await tx.run(sql`update slot_wants set gpus_missing = gpus_missing - ${got} where ${its}`);

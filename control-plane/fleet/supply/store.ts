@@ -46,6 +46,10 @@ const MachineRow = z.object({
   unknown_workloads: json(z.array(text)).nullable(),
   /** The time at which two hosts were found to share its identity; null while there is one host. */
   copied_ms: int.nullable(),
+  /** The time from which its supplier does not offer it any more; null if none is set. */
+  rentable_until_ms: int.nullable(),
+  /** True once that time has come. */
+  offer_ended: flag,
   created_ms: int,
   updated_ms: int,
   supplier_status: SupplierRow.shape.status,
@@ -71,7 +75,7 @@ export type GpuRow = z.infer<typeof GpuRow>;
 
 const SUPPLIER = sql`id, org_id, status, created_ms, updated_ms`;
 const MACHINE = sql`id, supplier_id, name, status, approved, trusted, approved_gpus, inventory_fault, verification_status, verification_detail, declared_gpu_count, declared_gpu_type,
-  declared_vram_per_gpu_gb, region, price_ucents_per_hour, tier, public_key, inventory, online, last_heartbeat_ms, unknown_workloads, copied_ms,
+  declared_vram_per_gpu_gb, region, price_ucents_per_hour, tier, public_key, inventory, online, last_heartbeat_ms, unknown_workloads, copied_ms, rentable_until_ms, offer_ended,
   created_ms, updated_ms, (select s.status from suppliers s where s.id = supplier_id) as supplier_status`;
 
 export function supplierOfOrg(query: Query, orgId: string): Promise<SupplierRow | undefined> {
@@ -201,7 +205,8 @@ export async function setDeclared(tx: Tx, row: MachineRow): Promise<void> {
   await tx.run(
     sql`update machines set name = ${row.name}, declared_gpu_count = ${row.declared_gpu_count}, declared_gpu_type = ${row.declared_gpu_type},
           declared_vram_per_gpu_gb = ${row.declared_vram_per_gpu_gb}, region = ${row.region},
-          price_ucents_per_hour = ${row.price_ucents_per_hour}, tier = ${row.tier}, updated_ms = ${row.updated_ms}
+          price_ucents_per_hour = ${row.price_ucents_per_hour}, tier = ${row.tier}, rentable_until_ms = ${row.rentable_until_ms},
+          offer_ended = ${row.offer_ended}, updated_ms = ${row.updated_ms}
         where id = ${row.id}`,
   );
 }

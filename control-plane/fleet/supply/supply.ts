@@ -21,6 +21,7 @@ import {
 } from './intake.ts';
 import { type Held, holdOffer, type Want } from './holding.ts';
 import { release } from './kept-disks.ts';
+import { type Leaving, openLeaving } from './leaving.ts';
 import { type Listing, openListing, ownMachine } from './listing.ts';
 import { refreshOfferings } from './offerings.ts';
 import { type Online, openOnline } from './online.ts';
@@ -44,7 +45,7 @@ export interface DeclaredMachine {
 
 export const NO_SUPPLIER = 'This organisation is no supplier yet: POST /v1/community/supplier first.';
 
-export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'>, Online, Reserving {
+export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'>, Online, Reserving, Leaving {
   /** The part of what customers pay that the service keeps. */
   platformFeeBps: number;
   /** The supplier of the organisation, created at the first call. */
@@ -129,6 +130,7 @@ export function openSupply(deps: SupplyDeps): Supply {
     ...listing,
     ...openOnline({ db, clock, refresh: offer }),
     ...openReserving({ db, refresh: offer }),
+    ...openLeaving({ db, clock, refresh: offer }),
     platformFeeBps: deps.platformFeeBps,
     registerSupplier: (tx, orgId) => registerSupplier(tx, orgId, deps),
     registerMachine: (tx, orgId, declared) => registerMachine(tx, orgId, declared, deps),
@@ -186,9 +188,7 @@ async function registerMachine(
   deps: SupplyDeps,
 ): Promise<{ machine: store.MachineRow; token: string }> {
   const supplier = await store.supplierOfOrg(tx, orgId);
-  if (supplier === undefined) {
-    return fail('not_found', NO_SUPPLIER);
-  }
+  if (supplier === undefined) return fail('not_found', NO_SUPPLIER);
   if (supplier.status === 'suspended') {
     return fail('conflict', 'This supplier is suspended and cannot register machines.');
   }
@@ -387,6 +387,8 @@ function newMachine(id: string, supplierId: string, declared: DeclaredMachine, n
     last_heartbeat_ms: null,
     unknown_workloads: [],
     copied_ms: null,
+    rentable_until_ms: null,
+    offer_ended: false,
     created_ms: nowMs,
     updated_ms: nowMs,
     supplier_status: 'active',

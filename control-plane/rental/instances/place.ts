@@ -3,7 +3,7 @@ import type { CreateInstance } from '../../../shared/api/instance.ts';
 import { shareOf } from '../../../shared/api/share.ts';
 import { DISK_GB_INCLUDED, DISK_GB_MIN } from '../../../shared/limits.ts';
 import { dollarsFromUcents, dollarText, nearestUcents, UCENTS_PER_CENT } from '../../../shared/money.ts';
-import type { Clock } from '../../../shared/clock.ts';
+import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
@@ -202,7 +202,7 @@ function wordsOfFirstPrice(instance: store.InstanceRow, { maxPriceUcentsPerHour:
 
 function explainPin(
   offeringId: string,
-  { maxPriceUcentsPerHour: cap, exceptMachineIds, gpuCount, diskGb }: CapacityRequest,
+  { maxPriceUcentsPerHour: cap, exceptMachineIds, gpuCount, diskGb, endsMs }: CapacityRequest,
   offering: Offering | undefined,
 ): { code: 'no_capacity' | 'offering_unavailable'; detail: string } {
   const only =
@@ -212,6 +212,11 @@ function explainPin(
   }
   if (exceptMachineIds.includes(offering.machine_id)) {
     return { code: 'no_capacity', detail: `The host of the offering ${offeringId} could not start it. ${only}` };
+  }
+  const { rentable_until_ms: untilMs } = offering;
+  if (untilMs !== null && (endsMs === null || endsMs > untilMs)) {
+    const leaves = `can be rented until ${isoTime(untilMs)}, and the launch may last longer (see auto_terminate_hours)`;
+    return { code: 'no_capacity', detail: `The offering ${offeringId} ${leaves}. ${only}` };
   }
   const costs = offering.price_ucents_per_hour * BigInt(gpuCount) + extraDiskUcentsPerHour(offering, diskGb);
   if (cap !== null && costs > cap) {

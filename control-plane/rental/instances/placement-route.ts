@@ -119,6 +119,12 @@ function filtersOf(request: CapacityRequest, counts: Narrowing): PlacementFilter
       field,
       counts.required[index] ?? 0,
     ]),
+    [
+      counts.staying < (counts.required.at(-1) ?? counts.withVram),
+      'Offered until the launch has ended',
+      'auto_terminate_hours',
+      counts.staying,
+    ],
     [true, `${gpuCount} of them free`, null, counts.free],
     [diskGb !== null, `A disk of ${diskGb} GB`, 'disk_gb', counts.withDisk],
     [counts.withDisk < counts.free && diskGb === null, `${roomGb} GB of disk left`, null, counts.withDisk],

@@ -6,17 +6,18 @@ import { fewestMachines } from '../../fleet/placement/placement.ts';
 import { freeCapacity, type Kind, type Capacity, slotsOf, wantsOf } from '../../fleet/supply/slots.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
 import type { ReservationRow } from './store.ts';
+import { lastEnd } from './term.ts';
 
 /** Sets aside the free GPUs for a contract. The missing ones become its slots when they come free. */
 export async function claim(tx: Tx, contract: ReservationRow, supply: Supply): Promise<void> {
   for (const entry of contract.commitment) {
-    const capacities = await freeCapacity(tx, kindOf(entry));
+    const capacities = await freeCapacity(tx, { ...kindOf(entry), endsMs: lastEnd(contract) });
     const count = Math.min(entry.gpu_count, gpusIn(capacities));
     await take(tx, contract, { kind: kindOf(entry), capacities, count }, supply);
     const { gpu_type, region, gpu_count: committed } = entry;
     if (count === committed) continue;
     const want = { reserved_by: contract.id, gpu_type, region, gpus_missing: committed - count };
-    await supply.awaitSlots(tx, { ...want, starts_ms: contract.starts_ms });
+    await supply.awaitSlots(tx, { ...want, starts_ms: contract.starts_ms, ends_ms: lastEnd(contract) });
   }
 }
 
@@ -32,7 +33,7 @@ export async function replaceLost(tx: Tx, contract: ReservationRow, supply: Supp
       row.gpu_type === gpuType && row.region === region;
     const has = slots.filter(isOfEntry).reduce((sum, slot) => sum + slot.slots, 0);
     const awaited = wants.find(isOfEntry)?.gpus_missing ?? 0;
-    const capacities = await freeCapacity(tx, kindOf(entry));
+    const capacities = await freeCapacity(tx, { ...kindOf(entry), endsMs: lastEnd(contract) });
     await take(tx, contract, { kind: kindOf(entry), capacities, count: committed - has - awaited }, supply);
   }
 }
@@ -53,10 +54,11 @@ export function gpusIn(capacities: readonly Capacity[]): number {
 /** Takes free GPUs on as few machines as possible. */
 async function take(
   tx: Tx,
-  { id: reservedBy, starts_ms: startsMs }: ReservationRow,
+  contract: ReservationRow,
   { kind, capacities, count }: { kind: Kind; capacities: Capacity[]; count: number },
   supply: Supply,
 ): Promise<void> {
+  const { id: reservedBy, starts_ms: startsMs } = contract;
   const { gpuType, region } = kind;
   const parts = fewestMachines(capacities, count);
   if (parts === undefined) {
@@ -66,7 +68,7 @@ async function take(
     );
   }
   for (const part of parts) {
-    const reserved = await supply.reserve(tx, { ...part, gpuType, reservedBy, startsMs });
+    const reserved = await supply.reserve(tx, { ...part, gpuType, reservedBy, startsMs, endsMs: lastEnd(contract) });
     if (!reserved) fail('conflict', `A GPU of machine ${part.machineId} was taken meanwhile. Try again.`);
   }
 }

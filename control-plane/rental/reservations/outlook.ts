@@ -5,7 +5,7 @@ import { fewestMachines } from '../../fleet/placement/placement.ts';
 import { freeCapacity, type Kind, machinesOfKind, slotsOf, supplyOf } from '../../fleet/supply/slots.ts';
 import { gpusIn, kindOf } from './allocate.ts';
 import * as store from './store.ts';
-import { standing } from './term.ts';
+import { lastEnd, standing } from './term.ts';
 
 /** The GPUs that a contract would find at its start, if all GPUs in use now stayed in use. */
 export interface Outlook {
@@ -25,7 +25,10 @@ export async function assertCanBeFilled(tx: Tx, contract: store.ReservationRow, 
   const others = await othersOf(tx, contract, nowMs);
   for (const entry of contract.commitment) {
     const kind = kindOf(entry);
-    const [supply, promised] = [await supplyOf(tx, kind), peakOf(others, kind, contract)];
+    const [supply, promised] = [
+      await supplyOf(tx, { ...kind, endsMs: lastEnd(contract) }),
+      peakOf(others, kind, contract),
+    ];
     if (promised + entry.gpu_count <= supply) continue;
     const { gpuType, region } = kind;
     fail(
@@ -43,7 +46,7 @@ export async function outlookOf(query: Query, contract: store.ReservationRow, no
   const outlook: Outlook = { free: [], missing: 0 };
   for (const entry of contract.commitment) {
     const kind = kindOf(entry);
-    const capacities = await freeCapacity(query, kind, ended);
+    const capacities = await freeCapacity(query, { ...kind, endsMs: lastEnd(contract) }, ended);
     let awaited = 0;
     for (const other of running) awaited += await lackOf(query, other, kind);
     const count = Math.min(entry.gpu_count, Math.max(0, gpusIn(capacities) - awaited));
@@ -87,6 +90,6 @@ function isAt(contract: store.ReservationRow, atMs: number): boolean {
 }
 
 /** A contract with auto_renew counts as endless. */
-function endOf({ renewal, ends_ms: endsMs }: store.ReservationRow): number {
-  return renewal === 'auto_renew' ? Infinity : endsMs;
+function endOf(contract: store.ReservationRow): number {
+  return lastEnd(contract) ?? Infinity;
 }

@@ -13,7 +13,7 @@ import { choose, type ChosenContract, chooseType, type ReservedLaunch } from './
 import { assertCanBeFilled, type Outlook, outlookOf } from './outlook.ts';
 import { move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
-import { DAY_MS, isOver, nextStep, resumed, type Term } from './term.ts';
+import { DAY_MS, isOver, lastEnd, nextStep, resumed, type Term } from './term.ts';
 import { reservationView } from './view.ts';
 
 /** A contract as the operator sees it, with the present state of its slots. */
@@ -232,10 +232,11 @@ async function setEnd(
   tx: Tx,
   contract: store.ReservationRow,
   term: Term,
-  { events }: MoveDeps,
+  { events, supply }: MoveDeps,
 ): Promise<store.ReservationRow> {
   const { id, org_id: orgId } = contract;
   await store.setTerm(tx, id, term);
+  await supply.extendWants(tx, id, lastEnd({ ...contract, ...term }));
   const data = { starts_at: isoTime(term.starts_ms), ends_at: isoTime(term.ends_ms) };
   await events.append(tx, { type: 'reservation.extended', subjectId: id, orgId, data });
   return { ...contract, ...term };

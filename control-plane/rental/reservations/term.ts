@@ -39,6 +39,11 @@ export function nextStep(
   return status === 'active' && renewal === 'auto_renew' ? nextTerm(term, firstMs) : { status: 'expired' };
 }
 
+/** The end of the contract; null: it is renewed. */
+export function lastEnd({ renewal, ends_ms: endsMs }: Pick<Standing, 'renewal' | 'ends_ms'>): number | null {
+  return renewal === 'auto_renew' ? null : endsMs;
+}
+
 /** True if the contract has expired or was cancelled. */
 export function isOver({ status }: { status: ReservationState }): boolean {
   return RESERVATION_STATES[status].length === 0;

@@ -87,6 +87,7 @@ test('GPUs that a contract needs go to it before the machine is on offer again',
       region: 'eu-west',
       gpus_missing: 3,
       starts_ms: world.clock.now(),
+      ends_ms: null,
     }),
   );
   await sayHello();

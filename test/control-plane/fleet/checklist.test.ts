@@ -37,6 +37,8 @@ const ROW: MachineRow = {
   last_heartbeat_ms: Date.UTC(2026, 0, 2),
   unknown_workloads: [],
   copied_ms: null,
+  rentable_until_ms: null,
+  offer_ended: false,
   created_ms: 0,
   updated_ms: 0,
   supplier_status: 'active',
@@ -54,6 +56,7 @@ describe('a machine that is on offer', () => {
     expect(checks.map(({ name }) => name)).toEqual([
       'supplier',
       'listing',
+      'rentable_until',
       'enrolment',
       'verification',
       'approval',
@@ -78,6 +81,8 @@ describe('a machine that is on offer', () => {
   test.each<[Name, Partial<MachineRow>, string]>([
     ['supplier', {}, 'The supplier is active.'],
     ['listing', {}, 'Nobody has taken it off the market.'],
+    ['rentable_until', {}, 'It is offered without an end.'],
+    ['rentable_until', { rentable_until_ms: 0 }, 'It is offered until 1970-01-01T00:00:00.000Z.'],
     ['enrolment', {}, 'host has enrolled with the agent 0.1.0.'],
     ['enrolment', { inventory: null }, 'The host has enrolled.'],
     ['verification', {}, 'The host contradicts neither what was declared nor what was approved.'],
@@ -143,6 +148,14 @@ describe('a check that has not passed', () => {
       'whose GPUs are not approved',
       waits({ approved_gpus: null }, 'The operator must approve the GPUs that the host shows.'),
     ],
+    [
+      'rentable_until',
+      'whose time has come',
+      failed(
+        { rentable_until_ms: 0, offer_ended: true },
+        'Its supplier offers it until 1970-01-01T00:00:00.000Z; a rental on it goes on until it ends.',
+      ),
+    ],
     ['connection', 'offline', failed({ online: false }, 'The agent of the host is not connected.')],
     [
       'containers',
@@ -205,6 +218,7 @@ describe('a machine of which nothing is reported', () => {
     expect(stateOf(fresh)).toEqual({
       supplier: 'passed',
       listing: 'passed',
+      rentable_until: 'passed',
       enrolment: 'waiting',
       verification: 'waiting',
       approval: 'waiting',

@@ -88,7 +88,7 @@ test('the GPUs of another type share the host too', async () => {
 test('a GPU that is lent is lent only on a host that meets the requirements', async () => {
   const { machineId } = await world.machine({ cpuCores: 8 });
   const startsMs = world.clock.now() + 3_600_000;
-  const want = { machineId, gpuType: 'H100_SXM', count: 1, reservedBy: 'r', startsMs };
+  const want = { machineId, gpuType: 'H100_SXM', count: 1, reservedBy: 'r', startsMs, endsMs: null };
   await world.db.tx('reserve', (tx) => world.rooms.supply.reserve(tx, want));
   const borrowed = { endsMs: startsMs - 1 };
   expect(await fits({ ...borrowed, requirements: { min_cpu_cores: 8 } })).toBe(1);

@@ -32,6 +32,8 @@ const ROW: MachineRow = {
   last_heartbeat_ms: Date.UTC(2026, 0, 2),
   unknown_workloads: [],
   copied_ms: null,
+  rentable_until_ms: null,
+  offer_ended: false,
   created_ms: Date.UTC(2026, 0, 1),
   updated_ms: Date.UTC(2026, 0, 1),
   supplier_status: 'active',
@@ -83,6 +85,7 @@ describe('a machine', () => {
       platform_fee_percent: 15.5,
       vram_per_gpu_gb: 80,
       tier: 'on_demand',
+      rentable_until: null,
       online: true,
       reported_gpus: [{ gpu_type: 'H100_SXM', vram_per_gpu_gb: 80, count: 2, rented: 1, reserved: 1 }],
       // Whole cents, rounded down.

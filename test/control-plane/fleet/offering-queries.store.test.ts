@@ -158,7 +158,7 @@ describe('GPUs that a contract lends', () => {
   /** A GPU of the small machine, set aside for a contract that begins in an hour. */
   async function lend(): Promise<number> {
     const startsMs = world.clock.now() + 3_600_000;
-    const want = { machineId: idOf('small'), gpuType: 'H100_SXM', count: 1, reservedBy: 'r', startsMs };
+    const want = { machineId: idOf('small'), gpuType: 'H100_SXM', count: 1, reservedBy: 'r', startsMs, endsMs: null };
     await world.db.tx('reserve', (tx) => world.rooms.supply.reserve(tx, want));
     return startsMs;
   }
@@ -184,7 +184,7 @@ describe('GPUs that a contract lends', () => {
     await world.rooms.supply.reportInventory(machineId, { ...inventory, gpus: [first, second] });
     await world.rooms.supply.approve(machineId);
     const startsMs = world.clock.now() + 3_600_000;
-    const want = { machineId, gpuType: 'H100_SXM', count: 1, reservedBy: 'r', startsMs };
+    const want = { machineId, gpuType: 'H100_SXM', count: 1, reservedBy: 'r', startsMs, endsMs: null };
     await world.db.tx('reserve', (tx) => world.rooms.supply.reserve(tx, want));
     const small = { gpuType: 'L4', gpuCount: 1, minVramGb: 20, endsMs: startsMs - 1 };
     expect(await found(small)).toEqual(['mixed']);
@@ -245,6 +245,7 @@ test('an explanation counts the offerings that each condition leaves', async () 
     bigEnough: 6,
     withVram: 6,
     required: [],
+    staying: 6,
     free: 5,
     withDisk: 3,
     trusted: 3,

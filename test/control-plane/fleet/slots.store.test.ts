@@ -6,7 +6,7 @@ import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { linkHost, loseHost, type MachineOptions, type MadeMachine } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
-const KIND = { gpuType: 'H100_SXM', region: 'eu-west' };
+const KIND = { gpuType: 'H100_SXM', region: 'eu-west', endsMs: null };
 const A100 = { name: 'NVIDIA A100-SXM4-80GB', memory_mib: 81_920 };
 const STARTS_MS = 1_000;
 
@@ -18,7 +18,14 @@ afterEach(() => world.close());
 
 const reserve = (machineId: string, reservedBy: string, count = 1): Promise<boolean> =>
   world.db.tx('reserve', (tx) =>
-    world.rooms.supply.reserve(tx, { machineId, gpuType: 'H100_SXM', count, reservedBy, startsMs: STARTS_MS }),
+    world.rooms.supply.reserve(tx, {
+      machineId,
+      gpuType: 'H100_SXM',
+      count,
+      reservedBy,
+      startsMs: STARTS_MS,
+      endsMs: null,
+    }),
   );
 const hold = async (machineId: string, heldBy = 'w'): Promise<string[] | undefined> => {
   const want = { machineIds: [machineId], gpuType: 'H100_SXM', count: 1, reservedBy: null, endsMs: null, diskGb: 0 };
@@ -45,6 +52,7 @@ const want = (
       region: 'eu-west',
       gpus_missing: 1,
       starts_ms: STARTS_MS,
+      ends_ms: null,
       ...patch,
     }),
   );
@@ -115,6 +123,7 @@ describe('GPUs that are set aside', () => {
           count: 2,
           reservedBy: 'r-2',
           startsMs: STARTS_MS,
+          endsMs: null,
         };
         if (!(await world.rooms.supply.reserve(tx, part))) throw new Error('too few');
       }),

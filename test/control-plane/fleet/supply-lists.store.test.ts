@@ -116,6 +116,7 @@ describe('contracts that wait for GPUs', () => {
         region,
         gpus_missing: 1,
         starts_ms: startsMs,
+        ends_ms: null,
       }),
     );
 
@@ -148,7 +149,7 @@ describe('contracts that wait for GPUs', () => {
       await world.rooms.supply.approve(machineId);
       for (const gpuType of ['L40', 'L4', 'H100_SXM'])
         await world.db.tx('r', (tx) =>
-          world.rooms.supply.reserve(tx, { machineId, gpuType, count: 1, reservedBy: 'r', startsMs: 1 }),
+          world.rooms.supply.reserve(tx, { machineId, gpuType, count: 1, reservedBy: 'r', startsMs: 1, endsMs: null }),
         );
       ids.push(machineId);
     }

@@ -56,6 +56,7 @@ const reserve = (reservedBy: string, startsInMs: number, count = 1): Promise<boo
       count,
       reservedBy,
       startsMs: world.clock.now() + startsInMs,
+      endsMs: null,
     }),
   );
 const offered = (machine = made): Promise<{ gpu_free: number; storage_gb: number } | undefined> =>

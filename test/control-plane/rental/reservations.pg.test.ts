@@ -44,7 +44,7 @@ const release = (machineId: string) => (): Promise<void> =>
     await world.rooms.supply.release(tx, machineId);
   });
 function reserve(machineId: string): Promise<boolean> {
-  const want = { machineId, gpuType: 'H100_SXM', count: 1, reservedBy: 'r-1', startsMs: 0 };
+  const want = { machineId, gpuType: 'H100_SXM', count: 1, reservedBy: 'r-1', startsMs: 0, endsMs: null };
   return interleaved.db.tx('test.reserve', (tx) => world.rooms.supply.reserve(tx, want));
 }
 async function contract(gpus: number, startsMs = world.clock.now()): Promise<string> {
