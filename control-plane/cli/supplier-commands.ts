@@ -13,6 +13,7 @@ const MACHINE = [
   'reported_gpus.rented',
   'region',
   'price_per_hour',
+  'rentable_until',
   'earned_today_cents',
 ] as const;
 
@@ -37,6 +38,14 @@ const PRICE: PlainOption = {
   in: 'body',
   to: 'price_per_hour',
   as: 'number',
+};
+
+const UNTIL: PlainOption = {
+  flags: '--until <time>',
+  help: "the time from which it is not on offer, such as 2026-12-31T18:00:00Z; '' withdraws it",
+  in: 'body',
+  to: 'rentable_until',
+  as: 'nullable',
 };
 
 export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
@@ -106,10 +115,10 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
   },
   {
     words: ['machine', 'change'],
-    help: 'rename a machine, or change its price or region for rentals from now on',
+    help: 'rename a machine, change its price or region for rentals from now on, or say until when it is on offer',
     method: 'PATCH',
     path: '/community/machines/{id}',
-    options: [{ ...NAME, help: `${NAME.help}; '' removes it`, as: 'nullable' }, REGION, PRICE],
+    options: [{ ...NAME, help: `${NAME.help}; '' removes it`, as: 'nullable' }, REGION, PRICE, UNTIL],
     columns: MACHINE,
     id: 'machine_id',
   },

@@ -23,8 +23,21 @@ test('an empty name removes the name, and a change without an option names the o
   expect(await svcOf().run('machine', 'change', id)).toEqual({
     code: 2,
     stdout: '',
-    stderr: 'svc: give at least one of --name, --region, --price\n',
+    stderr: 'svc: give at least one of --name, --region, --price, --until\n',
   });
+});
+
+test('the last time on offer is set and shown', async () => {
+  await bringMachine(api, owner, { name: 'rack 7' });
+  const time = '2100-01-01T00:00:00.000Z';
+  const set = await svcOf().run('machine', 'change', 'rack 7', '--until', time);
+  expect(set.stdout).toMatch(new RegExp(`^rentable_until +${time}$`, 'm'));
+  expect((await svcOf().run('machine', 'list')).stdout).toContain(time);
+});
+
+test('an empty time withdraws the last time on offer', async () => {
+  const id = await bringMachine(api, owner);
+  expect((await svcOf().run('machine', 'change', id, '--until', '', '-q')).stdout).toBe(`${id}\n`);
 });
 
 test('each command takes the name for the id, and so does the option of the earnings', async () => {
