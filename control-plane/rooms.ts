@@ -38,6 +38,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     onAppend: async (tx, event) => {
       await rental.webhooks.noteEvent(tx, event);
       await rental.notices.noteEvent(tx, event);
+      await rental.instances.noteEvent(tx, event);
       await models.replicas.noteEvent(tx, event);
     },
   });

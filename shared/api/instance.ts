@@ -339,6 +339,12 @@ export const Instance = z
         '`<image>@sha256:<digest>`: the image, pinned to the digest that was verified at the launch. Present only if the launch named an image',
       ),
     reservation_id: z.string().nullable().describe('The contract of a reserved instance; null for all others'),
+    host_rentable_until: z.iso
+      .datetime()
+      .nullable()
+      .describe(
+        'Time from which the supplier does not offer the host any more. The instance runs on until you end it, but move what you need before. Null if the supplier has set none, and after the end of the instance',
+      ),
     auto_terminate_hours: z
       .int()
       .optional()

@@ -66,6 +66,8 @@ const OfferRow = z.object({
   disk_configurable: flag,
   disk_free_gb: int,
   disk_price_ucents_per_gb_hour: ucents,
+  /** The time at which the machine leaves the market; null if its supplier has set none. */
+  rentable_until_ms: int.nullable(),
 });
 /** The fields of an offering that decide what a launch gets there. */
 export type Offer = z.infer<typeof OfferRow>;
@@ -91,7 +93,7 @@ async function countAndRead(tx: Tx, machineId: Sql, want: Want): Promise<Offer |
     CountedRow,
     sql`${counted} returning id, machine_id, offerings.region, offerings.price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, host_gpu_count,
           disk_configurable, ${diskFreeGb},
-          disk_price_ucents_per_gb_hour, (
+          disk_price_ucents_per_gb_hour, offerings.rentable_until_ms, (
             select supplier_id from machines where machines.id = offerings.machine_id and offerings.gpu_type = ${want.gpuType}
               and offerings.listed = 1 and offerings.tier = 'on_demand' and ${stays} and ${want.onlyIf ?? sql`1 = 1`}) as supplier_id`,
   );

@@ -206,6 +206,10 @@ async function changeMachine(
     failField('rentable_until', 'must be later than now; null withdraws it');
   const ended = untilMs === undefined ? machine.offer_ended : false;
   await store.setDeclared(tx, { ...machine, ...change, offer_ended: ended, updated_ms: nowMs });
+  if (untilMs !== undefined && untilMs !== machine.rentable_until_ms) {
+    const data = { machine_id: machineId, rentable_until_ms: untilMs };
+    await deps.events.append(tx, { type: 'machine.rentable_until', subjectId: machineId, orgId, data });
+  }
   await deps.appraise(tx, machineId);
   return ownMachine(tx, orgId, machineId);
 }

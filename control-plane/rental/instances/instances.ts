@@ -5,6 +5,7 @@ import type { PullLogin } from '../../../shared/protocol/link.ts';
 import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
+import type { EventRow } from '../../base/events/events.ts';
 import type { Driver } from '../../base/operations/engine.ts';
 import type { OperationRow } from '../../base/operations/operations.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
@@ -17,6 +18,7 @@ import { endByOperator, stopUnpaid, remove } from './ending.ts';
 import type { HeldGpus } from '../../fleet/supply/intake.ts';
 import type { Whereabouts } from './launch.ts';
 import { gpuStatesOf } from './gpu-store.ts';
+import { noteEvent } from './host-leaving.ts';
 import { gpuGrace, noteGpus, pullLogin, type PullLoginDeps } from './host-messages.ts';
 import { confirmOutage, endOutage, giveUp, makeGood } from './outages.ts';
 import { plan } from './plan.ts';
@@ -89,6 +91,8 @@ export interface Instances extends Verdicts {
   noteObserved(tx: Tx, instanceId: string, observed: ObservedWorkload): Promise<void>;
   /** The host has found the GPUs of a workload broken (`fault` says what), or whole again (null). */
   noteGpus(found: readonly HeldGpus[]): Promise<void>;
+  /** Called for each event, in its transaction. */
+  noteEvent(tx: Tx, event: EventRow): Promise<void>;
   /** The instances of each contract that have not ended, as the list of contracts shows them (specification 2.7). */
   ofReservations(query: Query, reservationIds: readonly string[]): Promise<Map<string, ReservedInstance[]>>;
   /** The login with which a machine pulls the private image of its workload; undefined if the workload is not the machine's. */
@@ -168,6 +172,7 @@ export function openInstances(deps: InstancesDeps): Instances {
     },
     noteObserved: (tx, instanceId, observed) => noteObserved(tx, instanceId, observed, deps),
     noteGpus: (found) => noteGpus(found, clock.now(), deps),
+    noteEvent: (tx, event) => noteEvent(tx, event, deps),
     ofReservations: (query, reservationIds) => ofReservations(query, reservationIds, deps),
     pullLogin: (machineId, workloadId) => pullLogin(machineId, workloadId, deps),
     ...verdictsOf(deps),

@@ -42,6 +42,8 @@ export const Placed = z.strictObject({
   vram_gb: z.int(),
   cpu_cores: z.int().nullable(),
   ram_gb: z.int().nullable(),
+  /** The time until which the supplier offers the host; left out if it has set none. */
+  rentable_until_ms: z.int().optional(),
 });
 export type Placed = z.infer<typeof Placed>;
 

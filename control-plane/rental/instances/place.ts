@@ -273,7 +273,8 @@ async function holdAt(
 
 function placedAt(offer: Offer, gpuCount: number): Placed {
   const { cpuCores = null, ramGb = null } = shareOf(offer, gpuCount);
-  return { offering_id: offer.id, vram_gb: offer.vram_gb, cpu_cores: cpuCores, ram_gb: ramGb };
+  const until = offer.rentable_until_ms === null ? {} : { rentable_until_ms: offer.rentable_until_ms };
+  return { offering_id: offer.id, vram_gb: offer.vram_gb, cpu_cores: cpuCores, ram_gb: ramGb, ...until };
 }
 
 /**

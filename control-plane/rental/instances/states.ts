@@ -267,7 +267,7 @@ async function appendMove(
 /** Appends an event about an instance. `sinceMs` is the time from which the change counts for billing, if not now. */
 export async function appendEvent(
   tx: Tx,
-  instance: store.RentalRow,
+  instance: Pick<store.RentalRow, 'id' | 'org_id' | 'gpu_type' | 'gpu_count' | 'region' | 'machine_id'>,
   change: { type: EventType; status: InstanceState; reason: string | null; sinceMs: number | null },
   { events }: Pick<MoveDeps, 'events'>,
 ): Promise<void> {

@@ -6,7 +6,7 @@ import { dollarsFromUcents } from '../../../shared/money.ts';
 import { type AppSite, appUrl } from '../endpoints/app-address.ts';
 import type { Endpoint } from '../endpoints/endpoints.ts';
 import { balanceReason } from './balance-warnings.ts';
-import { CONNECTABLE, type InstanceRow, type ReservedRow, type ShownInstance } from './store.ts';
+import { CONNECTABLE, LIVE, type InstanceRow, type ReservedRow, type ShownInstance } from './store.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
 import type { MainExit, ObservedWorkload } from '../../../shared/protocol/workload.ts';
 
@@ -47,6 +47,7 @@ export function instanceView(row: ShownInstance, around: Surroundings): Instance
     ...(row.disk_gb === null ? {} : { disk_gb: row.disk_gb }),
     ...(row.shown.image === null ? {} : { image: row.shown.image }),
     reservation_id: row.reservation_id,
+    host_rentable_until: LIVE.has(row.status) ? timeOrNull(row.placed?.rentable_until_ms ?? null) : null,
     ...limitView(row),
     ...(row.shown.auto_terminate_on_exit === true ? { auto_terminate_on_exit: true } : {}),
     ...reasonView(row),

@@ -62,10 +62,14 @@ export function stoppedLetter(told: readonly Told[], around: Around): Letter {
 
 /** `told` is what has happened to instances that ran, oldest first. */
 export function outageLetter(told: readonly Told[], around: Around): Letter {
-  return letter(isGood(told) ? 'Your instances work again' : 'An outage of your instances', around, [
+  const isAboutHosts = told.every(({ type }) => type === 'instance.host_leaving');
+  const subject = isGood(told) ? 'Your instances work again' : 'An outage of your instances';
+  return letter(isAboutHosts ? 'The host of your instances has another last day' : subject, around, [
     `This has happened to instances of ${orgOf(around)}:`,
     listOf(told.map((each) => `${timeText(each.createdMs)}: ${outageWords(each)}`)),
-    'The time of an outage or of a broken GPU is not charged. You need not ask for that. An instance that does not come back within 30 minutes ends.',
+    isAboutHosts
+      ? 'The instances run on until you end them. Move what you need before the host leaves.'
+      : 'The time of an outage or of a broken GPU is not charged. You need not ask for that. An instance that does not come back within 30 minutes ends.',
     `See your instances, and launch another one if one has ended: ${around.origin}/console/instances`,
   ]);
 }
@@ -129,6 +133,8 @@ function outageWords(told: Told): string {
       return `A GPU of ${name} is broken. It is not charged until the GPU works again.${why}`;
     case 'instance.gpu_mended':
       return `The GPUs of ${name} work again. It is charged again${since}.`;
+    case 'instance.host_leaving':
+      return `The supplier of the host of ${name} has changed until when it offers the host.${why}`;
     case 'instance.credit_held':
       return `A credit for ${name} waits for the operator.${why}`;
     case 'instance.terminated':

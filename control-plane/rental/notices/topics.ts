@@ -28,6 +28,7 @@ export function topicOf({ type, data }: { type: string; data: EventData }): Topi
     case 'instance.recovered':
     case 'instance.failed':
     case 'instance.credit_held':
+    case 'instance.host_leaving':
       return 'outage';
     case 'instance.gpu_broken':
     case 'instance.gpu_mended':

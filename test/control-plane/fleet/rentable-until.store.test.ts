@@ -138,6 +138,42 @@ describe('when the time has come', () => {
   });
 });
 
+describe('an instance there', () => {
+  const shown = async (id: string) => (await world.rooms.instances.describe(world.db.read, who.orgId, [id])).get(id);
+  const told = async (id: string): Promise<unknown[]> => {
+    const events = await world.rooms.events.ofSubject(world.db.read, id, { count: 20 });
+    return events.filter(({ type }) => type === 'instance.host_leaving').map(({ data }) => data['reason']);
+  };
+
+  test('shows the time, and its organisation is told of each change once', async () => {
+    const id = await world.run(who);
+    const untilMs = world.clock.now() + DAY_MS;
+    expect(await shown(id)).toMatchObject({ host_rentable_until: null });
+    await setUntil(untilMs);
+    await setUntil(untilMs);
+    expect(await shown(id)).toMatchObject({ host_rentable_until: isoTime(untilMs), status: 'running' });
+    expect(await told(id)).toEqual([
+      `The supplier takes the host off the market at ${isoTime(untilMs)}. The instance runs on until you end it, but move what you need before.`,
+    ]);
+    await setUntil(null);
+    expect(await shown(id)).toMatchObject({ host_rentable_until: null });
+    expect(await told(id)).toContain('The supplier offers the host without an end again.');
+    await setUntil(untilMs);
+    await world.end(who, id);
+    expect(await shown(id)).toMatchObject({ host_rentable_until: null });
+    await setUntil(null);
+    expect(await told(id)).toHaveLength(3);
+  });
+
+  test('that is placed there later shows the time from the start', async () => {
+    const untilMs = latestEnd(world.clock.now(), 1);
+    await setUntil(untilMs);
+    const id = await world.run(who, { auto_terminate_hours: 1 });
+    expect(await shown(id)).toMatchObject({ host_rentable_until: isoTime(untilMs) });
+    expect(await told(id)).toEqual([]);
+  });
+});
+
 describe('a contract', () => {
   async function reserve(days: number, renewal: 'none' | 'auto_renew' = 'none'): Promise<string> {
     const { orgId } = await world.customer(0);

@@ -65,6 +65,7 @@ describe('an instance', () => {
       ready_at: null,
       terminated_at: null,
       reservation_id: null,
+      host_rentable_until: null,
       connection: null,
     });
   });

@@ -30,6 +30,7 @@ const OUTAGES = [
   'instance.gpu_broken',
   'instance.gpu_mended',
   'instance.credit_held',
+  'instance.host_leaving',
 ];
 
 const LETTERS: [string, Letter][] = [
@@ -80,8 +81,16 @@ test('a letter says what is charged since when', () => {
 - 2026-01-01 12:00:05 UTC: A GPU of i-1 ("train") is broken. It is not charged until the GPU works again.
 - 2026-01-01 12:00:05 UTC: The GPUs of i-1 ("train") work again. It is charged again since 2026-01-01 12:00:05 UTC.
 - 2026-01-01 12:00:05 UTC: A credit for i-1 ("train") waits for the operator.
+- 2026-01-01 12:00:05 UTC: The supplier of the host of i-1 ("train") has changed until when it offers the host.
 
 `);
+});
+
+test('a letter about hosts that leave speaks of no outage', () => {
+  const { subject, body } = outageLetter([told('instance.host_leaving')], around);
+  expect(subject).toContain('The host of your instances has another last day');
+  expect(body).toContain('The instances run on until you end them.');
+  expect(body).not.toContain('not charged');
 });
 
 test('a letter names fifty, counts the others, and cuts long texts', () => {
