@@ -197,16 +197,18 @@ function billed(instance: Instance, bill: InstanceBill | undefined): Figure {
 
 function ending(instance: Instance): Figure {
   const { terminated_at: ended, auto_terminate_at: end, auto_terminate_hours: hours } = instance;
+  const { host_rentable_until: leaves } = instance;
   if (ended !== null) return { label: 'Ended', value: time(ended), small: relative(ended) };
   if (instance.status === 'error') return { label: 'Ended', value: 'failed', small: 'nothing is billed any more' };
   const label = 'Stops by itself';
   const endsOnExit = instance.auto_terminate_on_exit === true;
-  const sooner = endsOnExit ? ', or with its program' : '';
+  const host = leaves === null ? '' : `; its host leaves the market at ${time(leaves)}`;
+  const sooner = `${endsOnExit ? ', or with its program' : ''}${host}`;
   if (end !== undefined) {
     const left = Math.max(0, (Date.parse(end) - serviceNow()) / 3_600_000) * instance.price_per_hour;
     return { label, value: relative(end), small: `at ${time(end)}, ${dollars(left)} more${sooner}` };
   }
   if (hours !== undefined) return { label, value: `after ${hours} h`, small: `counts from running${sooner}` };
-  if (endsOnExit) return { label, value: 'with its program', small: 'as soon as its main process has ended' };
-  return { label, value: 'no limit', small: 'until you terminate it' };
+  if (endsOnExit) return { label, value: 'with its program', small: `as soon as its main process has ended${host}` };
+  return { label, value: 'no limit', small: `until you terminate it${host}` };
 }
