@@ -186,7 +186,9 @@ export function openRequests(deps: RequestsDeps): Requests {
     open: () => living.size,
     close: async (graceMs) => {
       const closed = (): Promise<unknown> => Promise.all(living.list().map(({ over }) => over));
-      if (graceMs > 0) await Promise.race([closed(), clock.sleep(graceMs)]);
+      const over = new AbortController();
+      // The timer would keep a command alive that has opened the rooms for itself.
+      if (graceMs > 0) await Promise.race([closed(), clock.sleep(graceMs, over.signal)]).finally(() => over.abort());
       stopped = new ServiceError('unavailable', { detail: 'The service restarts. Send the request again.' });
       for (const each of living.list()) each.stop(stopped);
       await closed();

@@ -121,6 +121,12 @@ test.each(['client_left', 'process_ended'])('a request that waits for its answer
   expect(await pageOfReceipts(world.db.read, { orgId }, undefined, 1)).toMatchObject([{ ending, charged_ucents: 0n }]);
 });
 
+test('an end that waits for nobody leaves no timer, for which a command without a daemon would wait', async () => {
+  const before = world.clock.waiting();
+  await world.rooms.gateway.drain(5_000);
+  expect(world.clock.waiting()).toBe(before);
+});
+
 test('a closed receipt is not closed again, whatever the second outcome is', async () => {
   const id = idOf(await ask());
   const before = await findReceipt(world.db.read, id);
