@@ -161,6 +161,25 @@ test('a machine that has never enrolled asks for its enrolment alone, on the pag
   }
 });
 
+test('the end of the offer is set and withdrawn, and the page says which is set', async () => {
+  await show(idleId);
+  const card = page.getByRole('region', { name: 'End of the offer' });
+  const stored = async () =>
+    (await pages.api.call('GET', `/v1/community/machines/${idleId}`, { key: supplier.key })).json['rentable_until'];
+  await card.getByLabel('On offer until, in UTC').fill('2099-01-31T18:00');
+  await card.getByRole('button', { name: 'Set the end' }).click();
+  await card.getByText('31 Jan 2099 18:00 UTC').waitFor();
+  expect(await stored()).toBe('2099-01-31T18:00:00.000Z');
+  await card.getByLabel('On offer until, in UTC').fill('2020-01-31T18:00');
+  await card.getByRole('button', { name: 'Set the end' }).click();
+  await card.getByRole('alert').waitFor();
+  expect(await stored()).toBe('2099-01-31T18:00:00.000Z');
+  await card.getByLabel('On offer until, in UTC').fill('');
+  await card.getByRole('button', { name: 'Offer it without an end' }).click();
+  await card.getByText('none is set').waitFor();
+  expect(await stored()).toBeNull();
+});
+
 test.each([
   { isPhone: false, isDark: false },
   { isPhone: false, isDark: true },

@@ -1,4 +1,4 @@
-// One machine: what decides whether it is on offer, what it earns, how reliable it was, its price, and how it leaves the market.
+// One machine: what decides whether it is on offer, what it earns, how reliable it was, its price, and how and when it leaves the market.
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { CommunityMachine, MachineChecklist } from '../../../../shared/api/community.ts';
@@ -18,6 +18,7 @@ import { Price } from './machine-price.tsx';
 import { MachineProbes } from './machine-probes.tsx';
 import { MachineRentals } from './machine-rentals.tsx';
 import { MachineStatus } from './machine-status.tsx';
+import { Until } from './machine-until.tsx';
 
 const CHECKS_MS = 10_000;
 
@@ -59,7 +60,12 @@ export function Machine({ params: { id = '' } }: ScreenProps) {
       <div class="split">
         <Checks id={id} />
         <div class="stack">
-          {may('supply: write') && <Price machine={machine} changed={() => void reload()} />}
+          {may('supply: write') && (
+            <>
+              <Price machine={machine} changed={() => void reload()} />
+              <Until machine={machine} changed={() => void reload()} />
+            </>
+          )}
           {machine.reported_gpus.length > 0 && (
             <GpuMetrics path={`${path}/metrics`} cli={`svc machine metrics ${id} --watch`} />
           )}
