@@ -38,7 +38,7 @@ function rowsOf(heading: string, cells: number): string[] {
   );
 }
 
-test('names every metric, with its type and its labels, where it is exported', async () => {
+test('names every metric with its type, its labels and the process that exports it', async () => {
   const exported = async (isEverywhere: boolean): Promise<string[]> => {
     const { registry } = openMetrics();
     // Those of the process itself, which every control plane has, are not measures of a room.

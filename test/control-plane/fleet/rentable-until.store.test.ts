@@ -145,7 +145,7 @@ describe('an instance there', () => {
     return events.filter(({ type }) => type === 'instance.host_leaving').map(({ data }) => data['reason']);
   };
 
-  test('shows the time, and its organisation is told of each change once', async () => {
+  test('shows the time, and each change is told to its organisation once', async () => {
     const id = await world.run(who);
     const untilMs = world.clock.now() + DAY_MS;
     expect(await shown(id)).toMatchObject({ host_rentable_until: null });

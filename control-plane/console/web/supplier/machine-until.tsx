@@ -1,4 +1,4 @@
-// Until when a machine is on offer. A supplier plans maintenance this way: nothing begins on the machine that would outlast the time, and whoever
+// The end of the offer of a machine. A supplier plans maintenance this way: nothing begins on the machine that would outlast the time, and whoever
 // rents it is told.
 import type { CommunityMachine } from '../../../../shared/api/community.ts';
 import { call } from '../core/api.ts';
