@@ -324,6 +324,7 @@ const OWN_JSON = new Map([
   ['control-plane/cli/svc.ts', 'the user'],
   ['control-plane/fleet/metrics/figures.ts', 'our own rows: minutes write them, with at most 16 GPUs'],
   ['control-plane/fleet/workloads/workloads.ts', 'ourselves: the text was sealed'],
+  ['control-plane/models/gateway/totals-route.ts', 'ourselves: a cursor is signed'],
   ['control-plane/money/metering/routes.ts', 'ourselves: a cursor is signed'],
   ['control-plane/money/payouts/earnings-route.ts', 'ourselves: a cursor is signed'],
   ['control-plane/rental/journal/kept-logs.ts', 'ourselves: the lines were bounded, and sealed'],

@@ -78,6 +78,7 @@ test('an instance has exactly the fields of its status, from the request through
   const always = {
     id,
     offering_id: expect.stringMatching(/^off_/) as string,
+    host_rentable_until: null,
     vram_gb: 80,
     cpu_cores: 64,
     ram_gb: 511,

@@ -111,20 +111,21 @@ export const PAGED_LISTS: Record<string, Open> = {
   }),
   listReceiptTotals: async (api, owner) => {
     const { db, clock } = api.world;
-    const firstMs = clock.now();
     let count = 0;
     return {
       url: '/v1/receipts/totals?bucket=hour&',
       idOf: (row) => `${String(row['model'])} at ${String(row['bucket_start'])}`,
       add: async () => {
         count += 1;
-        const [receipt, model, atMs] = [api.ids.prefixed('rcp'), `m-${count}`, firstMs - 3_600_000];
+        const [receipt, model, atMs] = [api.ids.prefixed('rcp'), `m-${count}`, clock.now()];
         await db.tx('test.receipt', (tx) =>
           tx.run(
             sql`insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, state, held_ucents, opened_ms, closed_ms)
-                values (${receipt}, ${owner.orgId}, ${owner.principalId}, 'r', ${model}, 'serverless', 'released', 0, ${atMs}, ${atMs + count})`,
+                values (${receipt}, ${owner.orgId}, ${owner.principalId}, 'r', ${model}, 'serverless', 'released', 0, ${atMs}, ${atMs})`,
           ),
         );
+        // Receipts are summed once they have settled.
+        await clock.advance(3 * 60_000);
         await sumReceipts({ db, clock }, new AbortController().signal);
         return undefined;
       },
