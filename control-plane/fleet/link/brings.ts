@@ -16,7 +16,7 @@ interface Deps {
 }
 
 export function linkBrings({ link, presence, cloneTokens }: Deps) {
-  const loop: LoopOptions = { name: 'own_outage', periodMs: ABSENCE_PERIOD_MS, run: () => presence.run() };
+  const loop: LoopOptions = { name: 'presence', periodMs: ABSENCE_PERIOD_MS, run: () => presence.run() };
   const links: Measure = {
     name: 'svc_agent_links',
     help: 'Agent links that are connected',

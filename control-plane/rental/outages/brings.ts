@@ -38,7 +38,7 @@ export function outagesBrings({ db, clock, events, watch, decoys, ownOutages, qu
   };
   const endsBeforeDrain = true;
   const loops: (LoopOptions & { endsBeforeDrain?: boolean })[] = [
-    { name: 'ownOutages', periodMs: BEAT_PERIOD_MS, run: beat },
+    { name: 'own-outages', periodMs: BEAT_PERIOD_MS, run: beat },
     { name: 'watch', periodMs: WATCH_PERIOD_MS, run: (signal) => watch.run(signal), endsBeforeDrain },
     { name: 'decoys', periodMs: DECOYS_PERIOD_MS, run: (signal) => decoys.run(signal), endsBeforeDrain },
   ];

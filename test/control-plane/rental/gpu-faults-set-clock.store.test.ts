@@ -21,7 +21,7 @@ afterEach(async () => {
 
 /** Time passes in a process whose engine and loop of beats run. */
 async function pass(ms: number): Promise<void> {
-  const beats = brought(world.brings(), 'loops').find(({ name }) => name === 'ownOutages');
+  const beats = brought(world.brings(), 'loops').find(({ name }) => name === 'own-outages');
   for (let passedMs = 0; passedMs < ms; passedMs += 30_000) {
     await beats?.run(new AbortController().signal);
     await world.drive();

@@ -34,7 +34,7 @@ const watch = (ms: number): Promise<void> => watchFor(world, ms);
 
 /** Runs the loop that says that the process is alive. */
 async function beat(): Promise<void> {
-  const loop = brought(world.brings(), 'loops').find(({ name }) => name === 'ownOutages');
+  const loop = brought(world.brings(), 'loops').find(({ name }) => name === 'own-outages');
   await loop?.run(new AbortController().signal);
 }
 
