@@ -48,7 +48,7 @@ export function totalsRoute({ db, clock, cursors }: Deps): Route {
       const after =
         position === undefined || last === undefined ? undefined : { startMs: position.createdMs, group: last.group };
       // Read before the rows, which may then have more than it says, but not less.
-      const completeMs = await completeUntilMs(db.read);
+      const completeMs = await completeUntilMs(db.read, clock.now());
       const asked = { orgId, span: bucket, groupBy, startMs, endMs, after, limit: limit + 1 };
       const rows = await inTurn(orgId, () => totalRows({ db, clock }, asked));
       const page = cursors.pageOf(list, rows, limit, {

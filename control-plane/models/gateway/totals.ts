@@ -53,14 +53,21 @@ export interface Total {
 /** Adds receipts to their sums for a limited time. True if more work is due now. */
 export async function sumReceipts({ db, clock }: { db: Db; clock: Clock }, signal: AbortSignal): Promise<boolean> {
   const endMs = clock.monotonicMs() + SLICE_MS;
-  while (await advance(db, clock.now() - CLOCKS_MS_MAX - SETTLED_MS))
+  while (await advance(db, settledUntilMs(clock.now())))
     if (signal.aborted || clock.monotonicMs() >= endMs) return !signal.aborted;
   return false;
 }
 
-/** Every receipt that was closed before this time is in the sums. */
-export async function completeUntilMs(query: Query): Promise<number> {
-  return (await store.totalsPosition(query)).closed_ms;
+/** Every receipt that was closed before this time is in the sums: all that have settled, or those before the first that is not in them yet. */
+export async function completeUntilMs(query: Query, nowMs: number): Promise<number> {
+  const untilMs = settledUntilMs(nowMs);
+  const [first] = await store.closedBehind(query, await store.totalsPosition(query), { untilMs, limit: 1 });
+  return first?.closed_ms ?? untilMs;
+}
+
+/** A receipt that was closed before this time stays as it is, and none can come before it any more. */
+function settledUntilMs(nowMs: number): number {
+  return nowMs - CLOCKS_MS_MAX - SETTLED_MS;
 }
 
 /** Rows ordered by time and group. Other work of the process goes on in between. */
@@ -92,18 +99,13 @@ export async function totalRows(
 
 /**
  * Adds the next receipts to their sums. True if there may be more. Settled receipts do not change, so they are found before the transaction. If there
- * are none, the position moves on alone: readers see how far the sums reach.
+ * are none, nothing is written.
  */
 async function advance(db: Db, untilMs: number): Promise<boolean> {
   const position = await store.totalsPosition(db.read);
   const receipts = await store.closedBehind(db.read, position, { untilMs, limit: PIECE });
   const [first] = receipts;
-  if (first === undefined) {
-    const reached = { closed_ms: untilMs, receipt_id: '' };
-    if (untilMs > position.closed_ms)
-      await db.tx('receipts.summed', (tx) => store.moveTotalsPosition(tx, position, reached));
-    return false;
-  }
+  if (first === undefined) return false;
   const month = monthAt(first.closed_ms);
   const last = receipts.findLast(({ closed_ms: closedMs }) => closedMs < month.untilMs) ?? first;
   return db.tx('receipts.sum', async (tx) => {

@@ -105,7 +105,7 @@ test('a receipt waits until clocks and transactions cannot bring one before it a
   await close('old', nowMs - SETTLING_MS - 1);
   await close('young', nowMs - SETTLING_MS);
   await run();
-  expect([await requests(), await completeUntilMs(world.db.read)]).toEqual([1, nowMs - SETTLING_MS]);
+  expect([await requests(), await completeUntilMs(world.db.read, nowMs)]).toEqual([1, nowMs - SETTLING_MS]);
   // Another control plane, whose clock is slow, commits one that was closed before.
   await close('late', nowMs - SETTLING_MS);
   await world.clock.advance(1);
@@ -113,6 +113,16 @@ test('a receipt waits until clocks and transactions cannot bring one before it a
   expect(await requests()).toBe(3);
   expect(await run()).toBe(false);
   expect(await requests()).toBe(3);
+});
+
+test('while receipts wait to be summed, the totals reach to the first of them', async () => {
+  const nowMs = world.clock.now();
+  expect(await completeUntilMs(world.db.read, nowMs)).toBe(nowMs - SETTLING_MS);
+  await close('first', DECEMBER_MS);
+  await close('second', DECEMBER_MS + 1);
+  expect(await completeUntilMs(world.db.read, nowMs)).toBe(DECEMBER_MS);
+  await run();
+  expect(await completeUntilMs(world.db.read, nowMs)).toBe(nowMs - SETTLING_MS);
 });
 
 test('two processes that sum up at once count each receipt once', async () => {

@@ -13,7 +13,7 @@ create table receipt_totals (
   primary key (org_id, span, start_ms, model_id, api_key_id)
 ) STRICT, WITHOUT ROWID;
 
--- A place in the order of closing. The receipts up to it are in the sums, and no others. The id is empty if the place is no receipt.
+-- A place in the order of closing. The receipts up to it are in the sums, and no others.
 create table receipt_totals_position (
   id INTEGER not null primary key check (id = 1),
   closed_ms INTEGER not null,
