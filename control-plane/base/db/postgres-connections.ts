@@ -70,6 +70,9 @@ export function openPool(url: string, { unlimited = false, ...size }: PoolOption
   });
   // If there were no listener, an idle connection that the server drops would end the process. The next query opens a new one.
   pool.on('error', reach.lostIdle);
+  // The pool does not listen to a connection that it has lent. If that is lost, its statements fail, and without a listener the same error would end
+  // the process. The borrower would listen too late: the server may end a connection in the packet in which it opens it.
+  pool.on('connect', (client) => void client.on('error', () => undefined));
   return pool;
 }
 
@@ -163,16 +166,11 @@ export async function borrow<T>(
 
 async function lend<T>(pool: Pool, work: (client: PoolClient, drop: () => void) => Promise<T>): Promise<T> {
   const client = await pool.connect();
-  // The pool does not listen for errors while we hold the connection. If it is lost, its statements fail, and without this listener the
-  // same error would end the process.
-  const onLost = (): void => undefined;
-  client.on('error', onLost);
   let isDropped = false;
   try {
     return await work(client, () => (isDropped = true));
   } finally {
     client.release(isDropped);
-    client.off('error', onLost);
   }
 }
 

@@ -1,6 +1,9 @@
 // The log about a PostgreSQL server that cannot be reached, and which errors have no other reason.
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { beforeEach, expect, test } from 'vitest';
 import { DbError, isDatabaseAway } from '../../../../control-plane/base/db/db.ts';
+import { borrow, openPool } from '../../../../control-plane/base/db/postgres-connections.ts';
 import { openReach, type Reach } from '../../../../control-plane/base/db/reach.ts';
 import { createLog } from '../../../../shared/log.ts';
 import { type VirtualClock, virtualClock } from '../../../kit/virtual-clock.ts';
@@ -48,6 +51,25 @@ test('idle connections that end together are one line', async () => {
   await clock.advance(60_000);
   reach.lostIdle(refused);
   expect(lines).toEqual(Array.from({ length: 2 }, () => 'an idle database connection was lost'));
+});
+
+/** A message of the protocol of PostgreSQL. */
+function message(type: string, body: string): Buffer {
+  const length = Buffer.alloc(4);
+  length.writeInt32BE(4 + body.length);
+  return Buffer.concat([Buffer.from(type), length, Buffer.from(body)]);
+}
+
+// Without a listener at that moment, vitest reports an uncaught exception.
+test('a connection that its server ends in the packet in which it opens it fails its statement, and no more', async () => {
+  const signedIn = [message('R', '\0\0\0\0'), message('Z', 'I')];
+  const ended = message('E', 'SFATAL\0C57P01\0Mterminating connection due to unexpected postmaster exit\0\0');
+  const server = createServer((socket) => socket.once('data', () => socket.end(Buffer.concat([...signedIn, ended]))));
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const pool = openPool(`postgres://a@127.0.0.1:${(server.address() as AddressInfo).port}/a`, { max: 1 }, reach);
+  await expect(borrow({ pool, reach }, (client) => client.query('select 1'))).rejects.toThrow(/terminat|not queryable/);
+  await pool.end();
+  server.close();
 });
 
 test.each([
