@@ -96,6 +96,8 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
         const name = newName();
         await make(name);
         await keep(name);
+        // Only a look at both shows that the new network is beside our containers. The next sweep may be after the last of them.
+        reasons.push(...(await removeUnused()));
       }
       throwAll(reasons);
     },
