@@ -59,7 +59,8 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
     else await remove(name);
   };
 
-  const removeUnused = async (): Promise<unknown[]> => {
+  /** Notes the witnesses, and returns the networks that no container uses or will use. */
+  const look = async (): Promise<string[]> => {
     const ours = (): (string | undefined)[] => [spare, ...taken];
     // A network may get its container between two calls. So a network is kept if it was in use before, between or after them.
     const before = ours();
@@ -67,11 +68,9 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
     const used = await inUse();
     const kept = new Set([...before, ...used, ...ours()]);
     if (used.length > 0) witnesses = names.filter((name) => kept.has(name));
-    return removeEach(
-      names.filter((name) => !kept.has(name)),
-      remove,
-    );
+    return names.filter((name) => !kept.has(name));
   };
+  const removeUnused = async (): Promise<unknown[]> => removeEach(await look(), remove);
 
   return {
     forContainer: async (makeContainer) => {
@@ -96,8 +95,8 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
         const name = newName();
         await make(name);
         await keep(name);
-        // Only a look at both shows that the new network is beside our containers. The next sweep may be after the last of them.
-        reasons.push(...(await removeUnused()));
+        // It is a witness only if it is seen beside our containers, and the next sweep may be after the last of them.
+        await look();
       }
       throwAll(reasons);
     },

@@ -19,6 +19,8 @@ test('a network that cannot be removed keeps no other one from its removal, and 
     'DELETE /networks/net-bad',
     'DELETE /networks/net-old',
     'POST /networks/create',
+    'GET /networks',
+    'GET /containers/json',
   ]);
   // The failure is shown to the operator.
   expect(kept).toBe('failed');
