@@ -372,22 +372,6 @@ describe('networks', () => {
     expect(removed()).toEqual([`DELETE /networks/${spare}`]);
   });
 
-  test('of the next container outlasts the last one, also if that goes before the next sweep', async () => {
-    const made = (): string[] =>
-      script.asked.flatMap(({ line, body }) =>
-        line === 'POST /networks/create' ? [(body as { Name: string }).Name] : [],
-      );
-    const there = (...others: string[]): void =>
-      // The engine is asked before and after it has made a network.
-      answer('GET /networks', { body: { toJSON: () => [...others, ...made()].map((Name) => ({ Name, Id: Name })) } });
-    found(OURS);
-    there('net-1');
-    await engine.keepSpareNetwork();
-    found();
-    there();
-    expect(await engine.hasItsData()).toBe(true);
-  });
-
   test('have no second spare: of two containers that fail at once, one leaves its network and the other removes it', async () => {
     answer('GET /images/app/json', { body: IMAGE });
     answer('POST /containers/create', { status: 500 });
