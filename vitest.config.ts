@@ -11,6 +11,7 @@ const WALLS = ['test/house.test.ts', 'test/contract/spec-rows.test.ts'];
 
 const SETUP = ['test/kit/seed.ts'];
 const COMPILED = 'test/kit/compile-cache.ts';
+const AGENT_BUILT = 'test/kit/agent-build.ts';
 
 /**
  * The most time of a test, and of a hook. It ends only what hangs, so it is several times what the slowest needs: other work on the machine can
@@ -53,7 +54,7 @@ export default defineConfig({
       {
         test: {
           name: 'unit',
-          globalSetup: [COMPILED],
+          globalSetup: [COMPILED, AGENT_BUILT],
           setupFiles: SETUP,
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.pg.test.ts', ...DOCKER_TESTS, ...E2E_TESTS, ...WALLS],
@@ -80,7 +81,7 @@ export default defineConfig({
       {
         test: {
           name: 'docker',
-          globalSetup: [COMPILED],
+          globalSetup: [COMPILED, AGENT_BUILT],
           setupFiles: SETUP,
           include: DOCKER_TESTS,
           exclude: E2E_TESTS,
@@ -93,7 +94,7 @@ export default defineConfig({
       {
         test: {
           name: 'e2e',
-          globalSetup: [COMPILED, 'test/kit/console-build.ts'],
+          globalSetup: [COMPILED, AGENT_BUILT, 'test/kit/console-build.ts'],
           setupFiles: SETUP,
           include: E2E_TESTS,
           maxWorkers: WAITING,

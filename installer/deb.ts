@@ -33,7 +33,7 @@ interface DebianPackage {
 const CONTROL_PLANE_NEEDS = 'libc6 (>= 2.34), libstdc++6, passwd, systemd';
 const NODE_NEEDS = 'libc6 (>= 2.28), libstdc++6';
 /** Files and folders of the tree that every daemon needs in addition to its own folder. */
-const COMMON = ['shared', 'node_modules', 'package.json', 'tsconfig.json', 'LICENSE', 'BUILD'];
+const COMMON = ['shared', 'node_modules', 'package.json', 'LICENSE', 'BUILD'];
 
 const PACKAGES: readonly DebianPackage[] = [
   {

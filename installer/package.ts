@@ -6,6 +6,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { VERSION } from '../shared/version.ts';
+import { buildAgentPrograms } from './agent-programs.ts';
 import { buildConsole } from './console.ts';
 import { buildDebs } from './deb.ts';
 import { FILE_TIME, makeTree, ROOT } from './tree.ts';
@@ -56,7 +57,7 @@ function writeSum(file: string): void {
 }
 
 if (import.meta.main) {
-  await buildConsole();
+  await Promise.all([buildConsole(), buildAgentPrograms()]);
   const dist = join(ROOT, 'dist');
   const { file, build } = buildPackage(dist);
   console.log(`${file} (${build})`);

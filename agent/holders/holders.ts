@@ -20,7 +20,7 @@ export interface HoldersDeps {
   log: Log;
   stateDir: string;
   bundle: Bundle;
-  /** Starts `svc-agent holder --dir <folder>` in a session of its own. */
+  /** Starts the holder of a workload's folder in a session of its own. */
   startHolder: (folder: string, logFile: string) => Promise<number>;
   /** Reports to the control plane that a holder was silent or was replaced. */
   tell(seen: { workload_id: string; state: 'silent' | 'replaced'; detail: string }): void;

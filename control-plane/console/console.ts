@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 
-/** Folder of the built console, which `npm run console` makes. It is not in the repository. */
+/** Folder of the built console, which `npm run build` makes. It is not in the repository. */
 const BUILT = join(import.meta.dirname, 'dist');
 const YEAR_S = 31_536_000;
 

@@ -16,7 +16,7 @@ export function consoleRoutes({ page, asset }: Console): Route[] {
     page === undefined
       ? fail(
           'not_found',
-          'The console was not built here. Build it with npm run console, and start the control plane again.',
+          'The console was not built here. Build it with npm run build, and start the control plane again.',
         )
       : replyOf(page, encodings);
   const entrance = (path: string, operationId: string): Route =>

@@ -1,4 +1,5 @@
 // `npm run bench [name ...]`: prints ratios against a named peer measured in the same run. Never part of CI.
+import { buildAgentPrograms } from '../../installer/agent-programs.ts';
 import { benchApi } from './api.ts';
 import { benchConsole } from './console.ts';
 import { benchFiles } from './files.ts';
@@ -37,6 +38,8 @@ if (unknown.length > 0) {
 }
 // process.exit runs the exit handlers of the benches; a signal alone would not.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
+// Some benches start agents.
+await buildAgentPrograms();
 for (const [name, bench] of Object.entries(BENCHES)) {
   if (wanted.length === 0 || wanted.includes(name)) await bench();
 }

@@ -1,5 +1,6 @@
 // `npm run demo`: the whole service on this machine, from an empty database to the final bill, then yours to play with.
 import { parseArgs } from 'node:util';
+import { buildAgentPrograms } from '../../installer/agent-programs.ts';
 import { buildConsole } from '../../installer/console.ts';
 import { installMissing } from '../kit/setup.ts';
 import { openStack, type Stack } from '../kit/stack.ts';
@@ -35,7 +36,7 @@ process.exit(code);
 async function canHoldDemo(): Promise<boolean> {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return false;
   return show.step('Programs', async (note) => {
-    await buildConsole();
+    await Promise.all([buildConsole(), buildAgentPrograms()]);
     const missing = installMissing(['dockerd', 'docker-registry', 'iptables', 'nft', 'busybox', 'ssh'], note);
     const found = 'Docker Engine, image registry and OpenSSH are there';
     return { value: missing.length === 0, result: missing.length === 0 ? found : `${missing.join(', ')} not found` };

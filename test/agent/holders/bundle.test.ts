@@ -44,6 +44,10 @@ test('files that a power cut has damaged are complete after the next start, and 
   expect(fs.statSync(node).ino).not.toBe(ino);
 });
 
+test('an agent whose programs were not built says how to build them', async () => {
+  await expect(prepareBundle(dir, join(dir, 'nothing'))).rejects.toThrow('run npm run build');
+});
+
 test('the compile cache of a holder is ready for the next one while the first one serves, and only its owner can write it', async () => {
   const { holderProgram } = await prepareBundle(dir);
   const workload = join(dir, 'workload');
