@@ -13,7 +13,7 @@ import { CHARGE_KIND } from './states.ts';
 import { removeClosed, rememberForgotten } from './store.ts';
 import { sumReceipts } from './totals.ts';
 import { totalsRoute } from './totals-route.ts';
-import { totalsPosition } from './totals-store.ts';
+import { receiptTotals } from './totals-store.ts';
 import { receiptHoldFaults, receiptProof } from './verify.ts';
 
 /** Receipts of a dead process are swept at the start. The later runs are for receipts whose close has failed. */
@@ -136,7 +136,7 @@ function measures(gateway: Gateway): Measure[] {
  */
 export function forgetReceipts(db: Db, piece: Piece): Promise<number> {
   return db.tx('receipts.forget', async (tx) => {
-    const removed = await removeClosed(tx, await totalsPosition(tx), piece);
+    const removed = await removeClosed(tx, await receiptTotals.position(tx), piece);
     const ucents = removed.reduce((sum, each) => sum + each.charged_ucents, 0n);
     if (removed.length > 0) await rememberForgotten(tx, { receipts: removed.length, ucents });
     return removed.length;

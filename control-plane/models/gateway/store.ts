@@ -2,13 +2,14 @@
 import { z } from 'zod';
 import { int, json, text, ucents } from '../../base/db/columns.ts';
 import { join, type NowTx, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
+import type { Place } from '../../base/db/folding.ts';
 import type { Piece } from '../../base/db/pieces.ts';
 import type { Cursor } from '../../base/http/cursors.ts';
 import { Charge } from '../../money/ledger/charges.ts';
 import { Metadata } from '../../../shared/api/receipt.ts';
 import type { ReceiptState } from '../../../shared/states.ts';
 import { Attempt } from './attempts.ts';
-import type { Position } from './totals-store.ts';
+import { receiptTotals } from './totals-store.ts';
 
 /** How a request ended. The README of the room says who pays for each. */
 const Ending = z.enum(['completed', 'client_left', 'too_long', 'upstream_failed', 'refused', 'process_ended']);
@@ -157,11 +158,11 @@ export function holdsOfOpen(query: Query): Promise<z.infer<typeof HeldRow>[]> {
 }
 
 /** Removes the receipts that were closed first, and none after the position of the totals. Returns their charges. */
-export function removeClosed(tx: Tx, totals: Position, { untilMs, limit }: Piece): Promise<Charge[]> {
+export function removeClosed(tx: Tx, totals: Place, { untilMs, limit }: Piece): Promise<Charge[]> {
   return tx.all(
     Charge,
     sql`delete from request_receipts where id in (
-          select id from request_receipts where closed_ms <= ${untilMs} and (closed_ms, id) <= (${totals.closed_ms}, ${totals.receipt_id})
+          select id from request_receipts where closed_ms <= ${untilMs} and ${receiptTotals.isUpTo(totals)}
           order by closed_ms limit ${limit})
         returning id, charged_ucents`,
   );

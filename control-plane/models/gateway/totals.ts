@@ -1,24 +1,21 @@
 // Sums up closed receipts for each hour, day and month, so that nobody adds up all receipts to see what was spent.
 //
-// A request writes nothing for this. A loop of the primary adds the receipts that follow a position, in the order of closing, and moves the position
-// in the same transaction:
-//
-//   receipts by closed_ms:  r1 r2 r3 r4 | r5 r6        r7
-//                           in the sums | next piece | settling
-//                                       the position
-//
-// Control planes close receipts with clocks of their own, and a transaction takes a while. So a receipt is added only when it was closed longer ago
-// than both together. A receipt that commits behind the position would never be added.
+// A request writes nothing for this: a loop of the primary adds the receipts in the order of closing. Control planes close receipts with clocks of
+// their own, and a transaction takes a while. So a receipt is added only when it was closed longer ago than both together.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Db, Query } from '../../base/db/db.ts';
+import type { Fold } from '../../base/db/folding.ts';
 import { monthAt, SETTLED_MS } from '../../money/ledger/month.ts';
 import * as store from './totals-store.ts';
 
 /** A secondary warns if its clock differs from the primary's by ten seconds. */
 const CLOCKS_MS_MAX = 60_000;
-const PIECE = 500;
-/** A run ends after this time and the next one continues, because a long run counts as hanging. */
-const SLICE_MS = 60_000;
+const ADDITION: Fold = {
+  body: 'receipts.sum',
+  settledMs: CLOCKS_MS_MAX + SETTLED_MS,
+  pieceUntilMs: (closedMs) => monthAt(closedMs).untilMs,
+  add: (tx, piece) => store.addTotals(tx, piece, monthAt(piece.last.at_ms).fromMs),
+};
 /** Sums that are read in one turn of the event loop: first as many as a page often needs, and at most a few milliseconds' worth. */
 const ROWS_FIRST = 100;
 const ROWS_MAX = 1_600;
@@ -51,23 +48,16 @@ export interface Total {
 }
 
 /** Adds receipts to their sums for a limited time. True if more work is due now. */
-export async function sumReceipts({ db, clock }: { db: Db; clock: Clock }, signal: AbortSignal): Promise<boolean> {
-  const endMs = clock.monotonicMs() + SLICE_MS;
-  while (await advance(db, settledUntilMs(clock.now())))
-    if (signal.aborted || clock.monotonicMs() >= endMs) return !signal.aborted;
-  return false;
+export function sumReceipts(deps: { db: Db; clock: Clock }, signal: AbortSignal): Promise<boolean> {
+  return store.receiptTotals.run(deps, ADDITION, signal);
 }
 
 /** Every receipt that was closed before this time is in the sums: all that have settled, or those before the first that is not in them yet. */
 export async function completeUntilMs(query: Query, nowMs: number): Promise<number> {
-  const untilMs = settledUntilMs(nowMs);
-  const [first] = await store.closedBehind(query, await store.totalsPosition(query), { untilMs, limit: 1 });
-  return first?.closed_ms ?? untilMs;
-}
-
-/** A receipt that was closed before this time stays as it is, and none can come before it any more. */
-function settledUntilMs(nowMs: number): number {
-  return nowMs - CLOCKS_MS_MAX - SETTLED_MS;
+  const untilMs = nowMs - ADDITION.settledMs;
+  const { receiptTotals } = store;
+  const [first] = await receiptTotals.behind(query, await receiptTotals.position(query), { untilMs, limit: 1 });
+  return first?.at_ms ?? untilMs;
 }
 
 /** Rows ordered by time and group. Other work of the process goes on in between. */
@@ -95,25 +85,6 @@ export async function totalRows(
   }
   finish();
   return rows.slice(0, limit);
-}
-
-/**
- * Adds the next receipts to their sums. True if there may be more. Settled receipts do not change, so they are found before the transaction. If there
- * are none, nothing is written.
- */
-async function advance(db: Db, untilMs: number): Promise<boolean> {
-  const position = await store.totalsPosition(db.read);
-  const receipts = await store.closedBehind(db.read, position, { untilMs, limit: PIECE });
-  const [first] = receipts;
-  if (first === undefined) return false;
-  const month = monthAt(first.closed_ms);
-  const last = receipts.findLast(({ closed_ms: closedMs }) => closedMs < month.untilMs) ?? first;
-  return db.tx('receipts.sum', async (tx) => {
-    // Another process is adding them.
-    if (!(await store.moveTotalsPosition(tx, position, last))) return false;
-    await store.addTotals(tx, position, { last, monthMs: month.fromMs });
-    return true;
-  });
 }
 
 async function* pagesOf(

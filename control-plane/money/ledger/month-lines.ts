@@ -5,6 +5,7 @@
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db, Query } from '../../base/db/db.ts';
+import type { Fold } from '../../base/db/folding.ts';
 import { openRowFailures, type RowFailures } from '../../base/db/row-failures.ts';
 import { type AccountRef, accountId, isWallet, payable, wallet } from './accounts.ts';
 import { lastOf } from './charges.ts';
@@ -13,9 +14,8 @@ import * as store from './month-store.ts';
 import { tailSums } from './proof-store.ts';
 import type { Billed, BilledAs } from './wallets.ts';
 
+/** Accounts that are compared at a time. */
 const PIECE = 500;
-/** A run ends after this time and the next one continues, because a long run counts as hanging. */
-const SLICE_MS = 60_000;
 const CHECK_PERIOD_MS = 3_600_000;
 
 export interface MonthLines {
@@ -36,9 +36,8 @@ export function openMonthLines(deps: Deps): MonthLines {
   let nextCheckMs = 0;
   return {
     run: async (signal) => {
-      const untilMs = clock.monotonicMs() + SLICE_MS;
-      while (await advance(deps)) if (signal.aborted || clock.monotonicMs() >= untilMs) return !signal.aborted;
-      if (clock.monotonicMs() < nextCheckMs) return false;
+      if (await store.monthLines.run(deps, additionOf(deps), signal)) return true;
+      if (signal.aborted || clock.monotonicMs() < nextCheckMs) return false;
       const failures = await mend(deps, signal);
       // An account that fails is tried again in the next check. It would otherwise make each run check all accounts.
       nextCheckMs = clock.monotonicMs() + CHECK_PERIOD_MS;
@@ -53,21 +52,14 @@ export function groupingOf(billed: Billed): store.Grouping {
   return { bySubject: kindsBy('subject'), byEvidence: kindsBy('model') };
 }
 
-/** Adds the next transfers to their lines. True if there may be more. Settled transfers do not change, so they are found before the transaction. */
-async function advance({ db, clock, billed }: Deps): Promise<boolean> {
-  const position = await store.linesPosition(db.read);
-  const reach = { untilMs: clock.now() - SETTLED_MS, limit: PIECE };
-  const transfers = await store.positionsBehind(db.read, position, reach);
-  const [first] = transfers;
-  if (first === undefined) return false;
-  const { fromMs: monthMs, untilMs } = monthAt(first.posted_ms);
-  const last = transfers.findLast(({ posted_ms: postedMs }) => postedMs < untilMs) ?? first;
-  return db.tx('months.add', async (tx) => {
-    // Another process is adding them.
-    if (!(await store.moveLinesPosition(tx, position, last))) return false;
-    await store.addLines(tx, position, { last, monthMs, grouping: groupingOf(billed()) });
-    return true;
-  });
+function additionOf({ billed }: Deps): Fold {
+  return {
+    body: 'months.add',
+    settledMs: SETTLED_MS,
+    pieceUntilMs: (postedMs) => monthAt(postedMs).untilMs,
+    add: (tx, piece) =>
+      store.addLines(tx, piece, { monthMs: monthAt(piece.last.at_ms).fromMs, grouping: groupingOf(billed()) }),
+  };
 }
 
 async function mend(deps: Deps, signal: AbortSignal): Promise<RowFailures> {
@@ -91,11 +83,11 @@ async function mend(deps: Deps, signal: AbortSignal): Promise<RowFailures> {
 async function makeAgain(account: AccountRef, { db, billed }: Deps): Promise<void> {
   const grouping = isWallet(accountId(account)) ? groupingOf(billed()) : undefined;
   await db.tx('months.again', async (tx) => {
-    const position = await store.lockLinesPosition(tx);
+    const position = await store.monthLines.lock(tx);
     await store.deleteLines(tx, account);
     const firstMs = await store.firstPostedMs(tx, account, position);
     if (firstMs === undefined) return;
-    for (let window = monthAt(firstMs); window.fromMs <= position.posted_ms; window = monthAt(window.untilMs)) {
+    for (let window = monthAt(firstMs); window.fromMs <= position.at_ms; window = monthAt(window.untilMs)) {
       await store.insertLines(tx, account, { window, position, grouping });
     }
   });
@@ -107,7 +99,8 @@ async function wrongLines(
   afterId: string,
   limit: number,
 ): Promise<{ wrong: AccountRef[]; lastId: string | undefined }> {
-  const tail = await tailSums(query, await store.linesPosition(query));
+  const { at_ms: postedMs, id: transferId } = await store.monthLines.position(query);
+  const tail = await tailSums(query, { posted_ms: postedMs, transfer_id: transferId });
   const rows = await store.accountsWithLines(query, afterId, limit);
   const wrong = rows.flatMap(({ id, owner_id: ownerId, posted_ucents: posted, lines_ucents: lines }) => {
     const { credits, debits } = tail.get(id) ?? { credits: 0n, debits: 0n };

@@ -1,13 +1,10 @@
 // The SQL of the lines of a month: transfers in groups, for the bill of a customer and the statement of a supplier.
 //
-// A row of `month_lines` sums up transfers that were posted up to a position. Readers add the transfers after it, of which there are few:
-//
-//   transfers by time:  t1 t2 t3 t4 t5 | t6 t7
-//                       -- in rows ---- | ---- added by each reader
-//                                       the position
+// A row of `month_lines` sums up transfers that were posted up to a position. Readers add the transfers after it, of which there are few.
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
+import { openFolding, type Place } from '../../base/db/folding.ts';
 import { type AccountRef, accountId } from './accounts.ts';
 import { EARNED, FAILED, PAID, TAKEN_BACK } from './suppliers.ts';
 import { FROM_WALLET, type PostedWindow, TO_WALLET } from './wallets.ts';
@@ -21,53 +18,21 @@ export interface Grouping {
   byEvidence: readonly string[];
 }
 
-const PositionRow = z.object({ posted_ms: int, transfer_id: text });
-export type Position = z.infer<typeof PositionRow>;
-
-/** The last transfer in the rows. */
-export async function linesPosition(query: Query): Promise<Position> {
-  const row = await query.one(PositionRow, sql`select posted_ms, transfer_id from month_lines_position where id = 1`);
-  return row ?? { posted_ms: 0, transfer_id: '' };
-}
-
-/** The same, and no other transaction changes the rows until this one ends. Must begin the transaction. */
-export async function lockLinesPosition(tx: Tx): Promise<Position> {
-  const row = await tx.one(
-    PositionRow,
-    sql`insert into month_lines_position (id, posted_ms, transfer_id) values (1, 0, '')
-        on conflict (id) do update set id = excluded.id returning posted_ms, transfer_id`,
-  );
-  return row ?? { posted_ms: 0, transfer_id: '' };
-}
-
-/** Moves the position and locks it as `lockLinesPosition` does. False if it is not at `from` any more. Must begin the transaction. */
-export async function moveLinesPosition(tx: Tx, from: Position, to: Position): Promise<boolean> {
-  const moved = await tx.run(
-    sql`insert into month_lines_position (id, posted_ms, transfer_id) values (1, ${to.posted_ms}, ${to.transfer_id})
-        on conflict (id) do update set posted_ms = excluded.posted_ms, transfer_id = excluded.transfer_id
-          where month_lines_position.posted_ms = ${from.posted_ms} and month_lines_position.transfer_id = ${from.transfer_id}`,
-  );
-  return moved === 1;
-}
-
-/** Positions of the transfers that follow the position and were posted before `untilMs`, in the order of posting. */
-export function positionsBehind(
-  query: Query,
-  position: Position,
-  { untilMs, limit }: { untilMs: number; limit: number },
-): Promise<Position[]> {
-  return query.all(
-    PositionRow,
-    sql`select posted_ms, id as transfer_id from transfers where ${isBehind(position)} and posted_ms < ${untilMs}
-        order by posted_ms, id limit ${limit}`,
-  );
-}
+/** The lines of all months, and the last transfer in them. */
+export const monthLines = openFolding({
+  rows: sql`transfers`,
+  rowMs: sql`posted_ms`,
+  position: sql`month_lines_position`,
+  positionMs: sql`posted_ms`,
+  positionId: sql`transfer_id`,
+});
+const { isBehind, isUpTo } = monthLines;
 
 /** Adds the transfers after the position up to `last`, all of one month, to their lines. The caller has moved the position to `last`. */
 export async function addLines(
   tx: Tx,
-  position: Position,
-  { last, monthMs, grouping }: { last: Position; monthMs: number; grouping: Grouping },
+  { position, last }: { position: Place; last: Place },
+  { monthMs, grouping }: { monthMs: number; grouping: Grouping },
 ): Promise<void> {
   const to = (columns: Sql): Sql =>
     sql`select credit_account_id as account_id, ${columns}, amount_ucents as change from piece`;
@@ -97,11 +62,7 @@ export async function addLines(
 const FirstRow = z.object({ posted_ms: int.nullable() });
 
 /** The time of the first transfer of the account up to the position; undefined if there is none. */
-export async function firstPostedMs(
-  query: Query,
-  account: AccountRef,
-  position: Position,
-): Promise<number | undefined> {
+export async function firstPostedMs(query: Query, account: AccountRef, position: Place): Promise<number | undefined> {
   const sides = sidesOf(account, isUpTo(position), sql`posted_ms`);
   const row = await query.one(FirstRow, sql`select min(posted_ms) as posted_ms from (${sides}) as sides`);
   return row?.posted_ms ?? undefined;
@@ -116,7 +77,7 @@ export async function deleteLines(tx: Tx, account: AccountRef): Promise<void> {
 export async function insertLines(
   tx: Tx,
   account: AccountRef,
-  { window, position, grouping }: { window: PostedWindow; position: Position; grouping: Grouping | undefined },
+  { window, position, grouping }: { window: PostedWindow; position: Place; grouping: Grouping | undefined },
 ): Promise<void> {
   const isIn = sql`${isWithin(window)} and ${isUpTo(position)}`;
   await tx.run(
@@ -146,7 +107,7 @@ export async function linesSince(
   account: AccountRef,
   { window, grouping }: { window: PostedWindow; grouping: Grouping | undefined },
 ): Promise<MonthLine[]> {
-  const isIn = sql`${isBehind(await linesPosition(query))} and ${isWithin(window)}`;
+  const isIn = sql`${isBehind(await monthLines.position(query))} and ${isWithin(window)}`;
   return query.all(
     LineRow,
     sql`select ${KEY}, count(*) as count, cast(sum(change) as bigint) as change_ucents, max(posted_ms) as last_posted_ms
@@ -185,7 +146,7 @@ const SumRow = z.object({ total_ucents: ucents });
 
 /** The change of the account by all that was posted in a month, which begins at `monthMs`, and in the months after it. */
 export async function changeSince(query: Query, account: AccountRef, monthMs: number): Promise<bigint> {
-  const isIn = sql`${isBehind(await linesPosition(query))} and posted_ms >= ${monthMs}`;
+  const isIn = sql`${isBehind(await monthLines.position(query))} and posted_ms >= ${monthMs}`;
   const row = await query.one(
     SumRow,
     sql`select cast(coalesce(sum(change), 0) as bigint) as total_ucents from (
@@ -213,14 +174,6 @@ const LINE = sql`${KEY}, count, change_ucents, last_posted_ms`;
 const SUMMED = sql`${KEY}, count(*), cast(sum(change) as bigint), max(posted_ms)`;
 const TO_SUPPLIER = sql`substr(credit_account_id, 1, 17) = 'supplier_payable:'`;
 const FROM_SUPPLIER = sql`substr(debit_account_id, 1, 17) = 'supplier_payable:'`;
-
-function isBehind({ posted_ms: postedMs, transfer_id: id }: Position): Sql {
-  return sql`(posted_ms, id) > (${postedMs}, ${id})`;
-}
-
-function isUpTo({ posted_ms: postedMs, transfer_id: id }: Position): Sql {
-  return sql`(posted_ms, id) <= (${postedMs}, ${id})`;
-}
 
 function isWithin({ fromMs, untilMs }: PostedWindow): Sql {
   return sql`posted_ms >= ${fromMs} and posted_ms < ${untilMs}`;
