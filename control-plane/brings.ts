@@ -52,6 +52,7 @@ import { balanceBelowHours } from './money/metering/runway.ts';
 import { payoutsBrings } from './money/payouts/brings.ts';
 import { endpointsBrings } from './rental/endpoints/brings.ts';
 import { instancesBrings } from './rental/instances/brings.ts';
+import { latestEnd } from './rental/instances/plan.ts';
 import {
   findShown,
   LIVE,
@@ -308,6 +309,7 @@ function fleetBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Proce
       payouts,
       machinesOf: machinesOfAll(rooms),
       subjectsOf: subjectsOfAll(rooms),
+      latestEnd,
       failingProbes: failingProbesOf,
     }),
     'fleet/link': linkBrings({ link, presence, cloneTokens }),

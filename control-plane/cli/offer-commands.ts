@@ -80,6 +80,13 @@ export const OFFER_COMMANDS: readonly PlainCommand[] = [
         as: 'number',
       },
       { flags: '--disk <gb>', help: 'room for a disk of this size', in: 'query', to: 'disk_gb', as: 'number' },
+      {
+        flags: '--auto-terminate-hours <hours>',
+        help: 'a host that stays until a launch with this limit has ended',
+        in: 'query',
+        to: 'auto_terminate_hours',
+        as: 'number',
+      },
       ...MINIMUMS,
       { flags: '--sort <order>', help: 'newest or price; newest without it', in: 'query', to: 'sort' },
     ],

@@ -1,6 +1,6 @@
 // The catalog as anybody sees it (specification 2.3 and 2.4).
 import { z } from 'zod';
-import { DISK_GB_MAX, DISK_GB_MIN, GPU_COUNT_MAX } from '../limits.ts';
+import { AUTO_TERMINATE_HOURS_MAX, DISK_GB_MAX, DISK_GB_MIN, GPU_COUNT_MAX } from '../limits.ts';
 import { label } from './label.ts';
 import { CHOICES_MAX, hostMinimums } from './requirements.ts';
 
@@ -28,7 +28,7 @@ export const PricingRow = z
     available: z
       .int()
       .describe(
-        'GPUs that are free now; one launch can have at most this many. 0 with `rentable_until`, where only launches that end by themselves can go',
+        'GPUs that are free now; one launch can have at most this many. 0 with `rentable_until`, unless the query says with `auto_terminate_hours` that the launch ends by itself',
       ),
     rentable_until: z.iso
       .datetime()
@@ -100,6 +100,13 @@ export const pricingFilters = {
     .max(DISK_GB_MAX)
     .optional()
     .describe('Only offerings that honour a disk of this size and have this much left'),
+  auto_terminate_hours: whole
+    .min(1)
+    .max(AUTO_TERMINATE_HOURS_MAX)
+    .optional()
+    .describe(
+      'Only offerings that stay until a launch with this limit has ended, with its start included. If it is left out, `available` counts for a launch without an end',
+    ),
   ...hostMinimums(z.coerce.number()),
   sort: z
     .enum(['newest', 'price'])

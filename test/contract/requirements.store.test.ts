@@ -200,6 +200,7 @@ describe('GET /v1/pricing', () => {
     ['min_ram_gb', '0', '1', '65536', '65537'],
     ['max_price_per_hour', '0', '0.01', '1000000', '1000001'],
     ['min_uptime', '-0.001', '0', '1', '1.001'],
+    ['auto_terminate_hours', '0', '1', '720', '721'],
   ])('takes %s from %s on no, from %s to %s yes, and %s no', async (field, ...values) => {
     const answers = await Promise.all(values.map((value) => api.call('GET', `/v1/pricing?${field}=${value}`)));
     expect(answers.map(({ status }) => status)).toEqual([422, 200, 200, 422]);

@@ -196,6 +196,21 @@ test('an ended instance is launched again with its image, GPUs and limits, and f
   await page.screenshot({ path: `${shots}/again-phone.png`, fullPage: true });
 });
 
+test('a host that leaves tomorrow can be chosen as soon as the launch ends before that', async () => {
+  const { world } = pages.api;
+  const { orgId, machineId } = await world.machine({ gpu: { name: 'NVIDIA L40S', memory_mib: 46_068 } });
+  await world.db.tx('leave', async (tx) => {
+    await tx.lock('machine', machineId);
+    await world.rooms.supply.change(tx, orgId, machineId, { rentable_until_ms: world.clock.now() + 24 * HOUR_MS });
+  });
+  await page.goto(`${pages.origin}/console/launch`);
+  const leaving = page.getByRole('radio', { name: /^L40S/ });
+  await leaving.waitFor();
+  expect(await leaving.isDisabled()).toBe(true);
+  await page.getByLabel('Stop by itself after, hours').fill('2');
+  await expect.poll(() => leaving.isEnabled()).toBe(true);
+});
+
 test('no page has broken the policy, thrown an error or left the origin', () => {
   expect(pages.broken).toEqual([]);
 });

@@ -6,7 +6,7 @@ import { type Forgets, inPieces } from '../../base/db/pieces.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import type { Payouts } from '../../money/payouts/payouts.ts';
-import { catalogRoutes } from './catalog-routes.ts';
+import { catalogRoutes, type LatestEnd } from './catalog-routes.ts';
 import { machineRoutes } from './machine-routes.ts';
 import { machineOutagesRoute } from './outage-route.ts';
 import { supplyOperatorRoutes } from './operator-routes.ts';
@@ -33,11 +33,14 @@ interface Deps {
   machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>>;
   /** Provided by rooms above: everything that ran on these machines. */
   subjectsOf(query: Query, machineIds: readonly string[]): Promise<string[]>;
+  /** Provided by a room above. */
+  latestEnd: LatestEnd;
   /** The evidence of each rental on a machine whose probes fail now. */
   failingProbes(query: Query, machineId: string): Promise<string[]>;
 }
 
-export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf, subjectsOf, failingProbes }: Deps) {
+export function supplyBrings(deps: Deps) {
+  const { db, clock, cursors, supply, payouts, machinesOf, subjectsOf, latestEnd, failingProbes } = deps;
   const view = { clock, payouts, machinesOf, subjectsOf, platformFeeBps: supply.platformFeeBps };
   const forgets: Forgets = {
     what: 'machine_days',
@@ -51,7 +54,7 @@ export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf, 
   };
   return {
     routes: [
-      ...catalogRoutes({ db, cursors }),
+      ...catalogRoutes({ db, clock, cursors, latestEnd }),
       ...supplyRoutes({ ...view, db, supply }),
       ...machineRoutes({ ...view, db, cursors, supply, failingProbes }),
       machineOutagesRoute({ db, clock, cursors }),

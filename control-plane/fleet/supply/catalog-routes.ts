@@ -1,7 +1,7 @@
 // GET /v1/gpu-types and GET /v1/pricing: the catalogue, public without an API key (specification 4.1).
 import { GpuType, pricingFilters, PricingRow } from '../../../shared/api/pricing.ts';
 import { pageParameters, PageQuery, pageSchema } from '../../../shared/api/page.ts';
-import { isoTime } from '../../../shared/clock.ts';
+import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { DISK_GB_INCLUDED } from '../../../shared/limits.ts';
 import { dollarsFromUcents } from '../../../shared/money.ts';
 import { z } from 'zod';
@@ -21,8 +21,17 @@ const PricingQuery = z.strictObject({
     .describe('Tier of the offerings. For spot there is no capacity, so the page is empty'),
 });
 
-export function catalogRoutes(deps: { db: Db; cursors: Cursors }): Route[] {
-  const { db, cursors } = deps;
+interface Deps {
+  db: Db;
+  clock: Clock;
+  cursors: Cursors;
+  latestEnd: LatestEnd;
+}
+
+/** The latest time at which a launch that is placed at `placedMs`, and has this limit, has released its GPUs. */
+export type LatestEnd = (placedMs: number, hours: number) => number;
+
+export function catalogRoutes({ db, clock, cursors, latestEnd }: Deps): Route[] {
   return [
     sharedRoute({
       method: 'GET',
@@ -59,8 +68,10 @@ export function catalogRoutes(deps: { db: Db; cursors: Cursors }): Route[] {
       responses: { 200: { description: 'A page of offerings', schema: pageSchema(PricingRow) } },
       errors: [],
       handler: async ({ query }) => {
-        const { tier, cursor, limit, ...filters } = query;
-        const rows = async (start: PageStart) => (tier === 'spot' ? [] : listedOfferings(db.read, start, filters));
+        const { tier, cursor, limit, auto_terminate_hours: hours, ...filters } = query;
+        const endsMs = hours === undefined ? undefined : latestEnd(clock.now(), hours);
+        const wanted = { ...filters, endsMs };
+        const rows = async (start: PageStart) => (tier === 'spot' ? [] : listedOfferings(db.read, start, wanted));
         const isByPrice = filters.sort === 'price';
         const view = { at: isByPrice ? byPrice : byCreation, show: pricingView };
         const page = { cursor, limit };

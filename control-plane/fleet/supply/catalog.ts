@@ -34,19 +34,20 @@ const ListedRow = OfferingRow.pick({
 });
 /** The fields of an offering that the catalogue shows. */
 export type ListedOffering = z.infer<typeof ListedRow>;
-/** The free GPUs of an offering that a launch without an end can have. */
-const AVAILABLE = sql`case when ${staysUntil(null)} then gpu_free else 0 end`;
-const LISTED = sql`id, gpu_type, region, ${AVAILABLE} as gpu_free, price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, storage_gb, host_gpu_count, driver_version,
+const LISTED = sql`id, gpu_type, region, price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, storage_gb, host_gpu_count, driver_version,
   cuda_version, disk_configurable, disk_price_ucents_per_gb_hour, rentable_until_ms, created_ms, uptime_bps, failed_launch_share_bps`;
+
+/** What a launch must find: conditions, and the latest time at which the launch has ended. It has none if it has no limit. */
+export type Wanted = Omit<PricingFilters, 'auto_terminate_hours'> & { endsMs?: number | undefined };
 
 /**
  * A page of the listed on-demand offerings that match, newest or cheapest first. If the list is sorted by price, `createdMs` of the cursor holds the
- * price.
+ * price. The free GPUs of a host that leaves before the launch has ended count as none.
  */
 export function listedOfferings(
   query: Query,
   start: PageStart,
-  { sort, ...filters }: PricingFilters = {},
+  { sort, ...wanted }: Wanted = {},
 ): Promise<ListedOffering[]> {
   const order =
     sort === 'price'
@@ -54,13 +55,18 @@ export function listedOfferings(
       : { time: sql`created_ms`, id: sql`id` };
   return query.all(
     ListedRow,
-    sql`select ${LISTED} from offerings where listed = 1 and tier = 'on_demand' and ${matching(filters)} and ${pageBy(start, order)}`,
+    sql`select ${LISTED}, ${availableTo(wanted)} as gpu_free from offerings
+        where listed = 1 and tier = 'on_demand' and ${matching(wanted)} and ${pageBy(start, order)}`,
   );
 }
 
-function matching(filters: PricingFilters): Sql {
-  const { gpu_type: gpuType, region, gpu_count: count, max_price_per_hour: cap, disk_gb: diskGb = null } = filters;
-  const { min_vram_gb, min_cpu_cores, min_ram_gb, min_cuda_version, min_uptime } = filters;
+function availableTo({ endsMs }: Wanted): Sql {
+  return sql`case when ${staysUntil(endsMs ?? null)} then gpu_free else 0 end`;
+}
+
+function matching(wanted: Wanted): Sql {
+  const { gpu_type: gpuType, region, gpu_count: count, max_price_per_hour: cap, disk_gb: diskGb = null } = wanted;
+  const { min_vram_gb, min_cpu_cores, min_ram_gb, min_cuda_version, min_uptime, endsMs } = wanted;
   const gpuCount = count ?? 1;
   const requirements = { min_vram_gb, min_cpu_cores, min_ram_gb, min_cuda_version, min_uptime };
   const parts = [
@@ -69,7 +75,8 @@ function matching(filters: PricingFilters): Sql {
   ];
   if (gpuType !== undefined) parts.push(sql`gpu_type in (${join(gpuType.split(',').map((type) => type.trim()))})`);
   if (region !== undefined) parts.push(sql`region = ${region}`);
-  if (count !== undefined) parts.push(sql`${AVAILABLE} >= ${count}`);
+  if (count !== undefined) parts.push(sql`${availableTo(wanted)} >= ${count}`);
+  if (endsMs !== undefined) parts.push(staysUntil(endsMs));
   if (cap !== undefined) parts.push(priceCondition({ gpuCount, diskGb }, nearestUcents(cap)));
   return join(parts, ' and ');
 }

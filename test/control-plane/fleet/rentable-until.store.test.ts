@@ -87,6 +87,16 @@ describe('a time that a supplier sets', () => {
     expect(await listedOfferings(world.db.read, { count: 10 }, { gpu_count: 1 })).toEqual([]);
   });
 
+  test('leaves the free GPUs available to a launch that ends by then', async () => {
+    const endsMs = latestEnd(world.clock.now(), 1);
+    const offersUntil = (untilMs: number) =>
+      listedOfferings(world.db.read, { count: 10 }, { gpu_count: 2, endsMs: untilMs });
+    await setUntil(endsMs);
+    expect(await offersUntil(endsMs)).toMatchObject([{ gpu_free: 2 }]);
+    expect(await offersUntil(endsMs + 1)).toEqual([]);
+    expect(await listedOfferings(world.db.read, { count: 10 }, { endsMs: endsMs + 1 })).toEqual([]);
+  });
+
   test('is named to a launch that it excludes, pinned or not', async () => {
     await setUntil(world.clock.now() + DAY_MS);
     const [offering] = await offers();

@@ -2,6 +2,7 @@
 import { useEffect } from 'preact/hooks';
 import type { Reservation } from '../../../../shared/api/reservation.ts';
 import type { PricingRow } from '../../../../shared/api/pricing.ts';
+import { AUTO_TERMINATE_HOURS_MAX } from '../../../../shared/limits.ts';
 import { useResource } from '../core/data.ts';
 import { count, plural, rate } from '../core/format.ts';
 import { WHOLE_ROWS_MAX } from '../core/page-reader.ts';
@@ -40,7 +41,7 @@ export function Offerings({ draft, change, action }: OfferingsProps & { action: 
 }
 
 function OnDemand({ draft, change, action }: OfferingsProps & { action: Action }) {
-  const { rows, isCut, error, reload } = useAllPages<PricingRow>('/v1/pricing', REREAD_MS);
+  const { rows, isCut, error, reload } = useAllPages<PricingRow>(pathFor(draft), REREAD_MS);
   // Takes the new price and count of the chosen offering into the draft. If the offering is not listed any more, its count becomes 0. If the list
   // is cut, a missing offering may still be listed, so its count stays.
   useEffect(() => {
@@ -81,6 +82,13 @@ function OnDemand({ draft, change, action }: OfferingsProps & { action: Action }
       {listed.length > 0 && <Choice rows={listed} draft={draft} change={change} />}
     </Card>
   );
+}
+
+/** The count of a host that leaves depends on the limit of the launch. A limit that the API would refuse is ignored. */
+function pathFor({ hours }: LaunchDraft): string {
+  const limit = Number(hours);
+  const isLimit = Number.isInteger(limit) && limit >= 1 && limit <= AUTO_TERMINATE_HOURS_MAX;
+  return isLimit ? `/v1/pricing?auto_terminate_hours=${limit}` : '/v1/pricing';
 }
 
 /** Names each filter with the offerings that it excludes by itself, so that the person sees which one to change. */
