@@ -1,7 +1,7 @@
 // The agent's configuration: one YAML file. Every key is optional; an unknown key is refused with its line.
 import { existsSync, readFileSync } from 'node:fs';
 import { z } from 'zod';
-import { QUARANTINE_MS } from '../shared/limits.ts';
+import { GPUS_PER_MACHINE_MAX, QUARANTINE_MS } from '../shared/limits.ts';
 import { parseYamlConfig, readNamed } from '../shared/yaml-config.ts';
 
 /** A unix socket's path has at most 107 characters. The longest of ours takes 52 below the state directory. */
@@ -17,6 +17,8 @@ const AgentConfig = z.strictObject({
   docker_socket: z.string().startsWith('/', 'must be an absolute path').default('/var/run/docker.sock'),
   /** Program that answers nvidia-smi's query flags. */
   nvidia_smi: z.string().min(1).default('nvidia-smi'),
+  /** UUIDs of GPUs that the supplier keeps. They are never offered. Each keeps its share of the host's memory and cores. */
+  excluded_gpus: z.array(z.string().min(1).max(128)).max(GPUS_PER_MACHINE_MAX).default([]),
   /** `none`: the supplier protects the host and its network from containers by other means. */
   network_fence: z.enum(['nftables', 'none']).default('nftables'),
   log_level: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),

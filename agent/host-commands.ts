@@ -7,6 +7,7 @@ import { createLog } from '../shared/log.ts';
 import type { GpuFault, Inventory } from '../shared/protocol/inventory.ts';
 import { endHolderOf, hasHolder } from './holders/holders.ts';
 import type { AgentConfig } from './config.ts';
+import { withExcluded } from './gpus/faults.ts';
 import { readGpus, readUnfit } from './gpus/nvidia-smi.ts';
 import { type GpuReading, inTime } from './gpus/watch.ts';
 import { readBootId, readHostFacts } from './host/facts.ts';
@@ -27,7 +28,7 @@ const SILENT = createLog('agent', 'silent');
 export async function surveyHost(config: AgentConfig, clock = systemClock()): Promise<Inventory> {
   const engine = openDocker({ socketPath: config.docker_socket, machineId: '' });
   const { nvidia_smi: nvidiaSmi } = config;
-  const gpus = await inTime(readCards(nvidiaSmi), { nvidiaSmi, clock }).catch((error: unknown) => ({
+  const gpus = await inTime(readCards(config), { nvidiaSmi, clock }).catch((error: unknown) => ({
     gpus: [],
     gpu_error: messageOf(error),
     gpu_faults: [],
@@ -42,9 +43,9 @@ export async function surveyHost(config: AgentConfig, clock = systemClock()): Pr
 }
 
 /** The GPUs, without the errors in the kernel log, which only the agent reads. */
-async function readCards(nvidiaSmi: string): Promise<GpuReading> {
+async function readCards({ nvidia_smi: nvidiaSmi, excluded_gpus: excluded }: AgentConfig): Promise<GpuReading> {
   const gpus = (await readGpus(nvidiaSmi, () => [])) ?? [];
-  const unfit = await readUnfit(nvidiaSmi);
+  const unfit = withExcluded(await readUnfit(nvidiaSmi), excluded);
   const gpuFaults = gpus.flatMap(({ uuid }): GpuFault[] => {
     const detail = unfit.get(uuid);
     return detail === undefined ? [] : [{ uuid, severity: 'unfit', detail }];

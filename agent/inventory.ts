@@ -124,8 +124,8 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
 }
 
 function openGpus(config: AgentConfig, { bootId, files, clock, log }: InventoryDeps): Promise<GpuWatch> {
-  const { nvidia_smi: nvidiaSmi, state_dir: stateDir } = config;
-  return openGpuWatch({ nvidiaSmi, stateDir, bootId, files, kernelLog: openKernelLog(), clock, log });
+  const { nvidia_smi: nvidiaSmi, excluded_gpus: excluded, state_dir: stateDir } = config;
+  return openGpuWatch({ nvidiaSmi, excluded, stateDir, bootId, files, kernelLog: openKernelLog(), clock, log });
 }
 
 /**
@@ -140,6 +140,10 @@ export function assertRentable(inventory: Inventory, config: AgentConfig, gpuLac
     lacks.push(`${config.nvidia_smi} names no GPU: install the NVIDIA driver, or set nvidia_smi`);
   } else if (inventory.gpus.every(({ uuid }) => inventory.gpu_faults.some((fault) => fault.uuid === uuid))) {
     lacks.push(`no GPU is fit to be rented: ${inventory.gpu_faults.map(faultInWords).join(', ')}`);
+  }
+  const unknown = config.excluded_gpus.filter((uuid) => !inventory.gpus.some((gpu) => gpu.uuid === uuid));
+  if (inventory.gpu_error === '' && unknown.length > 0) {
+    lacks.push(`excluded_gpus names ${unknown.join(', ')}, which this host does not have: see ${config.nvidia_smi} -L`);
   }
   if (inventory.engine_version === '') {
     lacks.push(`no Docker Engine answers at ${config.docker_socket}: start it, or set docker_socket`);

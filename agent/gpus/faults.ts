@@ -76,6 +76,14 @@ export function faultsOf(memory: Memory, unfit: ReadonlyMap<string, string>, now
     .slice(0, GPUS_PER_MACHINE_MAX);
 }
 
+/** `unfit` with the cards that the supplier keeps. */
+export function withExcluded(unfit: ReadonlyMap<string, string>, excluded: readonly string[]): Map<string, string> {
+  return new Map([
+    ...unfit,
+    ...excluded.map((uuid): [string, string] => [uuid, 'excluded_gpus of agent.yaml names it']),
+  ]);
+}
+
 /** Cards that the last listing omitted but that do not count as lost yet, as they were listed before. */
 export function passedOver({ cards }: Memory): GpuFacts[] {
   return cards.flatMap((card) => (card.listed !== null && card.missed > 0 && !isLost(card) ? [card.listed] : []));

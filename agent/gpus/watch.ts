@@ -3,7 +3,7 @@ import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
 import type { GpuFault, Inventory } from '../../shared/protocol/inventory.ts';
-import { afterListing, afterRecords, faultsOf, passedOver } from './faults.ts';
+import { afterListing, afterRecords, faultsOf, passedOver, withExcluded } from './faults.ts';
 import type { StateFiles } from '../host/state.ts';
 import { type KeptMemory, openMemory } from './kept-memory.ts';
 import type { KernelLog } from './kernel-log.ts';
@@ -21,6 +21,8 @@ export interface GpuWatch {
 
 export interface GpuWatchDeps {
   nvidiaSmi: string;
+  /** UUIDs of the GPUs that the supplier keeps. */
+  excluded: readonly string[];
   stateDir: string;
   files: StateFiles;
   /** Changes with every boot. A boot resets all cards. */
@@ -61,6 +63,12 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
   let unfit: ReadonlyMap<string, string> = new Map();
   const unfitAnswers = new Map<string, string[][]>();
   let broken = false;
+  let isWarned = false;
+  const warnOfUnknown = (unknown: string[]): void => {
+    if (unknown.length === 0 || isWarned) return;
+    isWarned = true;
+    log.warn({ unknown }, 'excluded_gpus names GPUs that this host does not have');
+  };
   const faults = (): GpuFault[] => faultsOf(memory.now(), unfit, clock.now());
 
   const query = async (containerIds: () => readonly string[]): Promise<GpuReading['gpus']> => {
@@ -70,8 +78,9 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
       throw new Error(`${deps.nvidiaSmi} is missing: install the NVIDIA driver`);
     }
     const listed = found ?? [];
-    unfit = await readUnfit(deps.nvidiaSmi, unfitAnswers);
+    unfit = withExcluded(await readUnfit(deps.nvidiaSmi, unfitAnswers), deps.excluded);
     await memory.replace(afterListing(memory.now(), listed, clock.now()));
+    warnOfUnknown(deps.excluded.filter((uuid) => !memory.now().cards.some((card) => card.uuid === uuid)));
     return [...listed, ...passedOver(memory.now())];
   };
 

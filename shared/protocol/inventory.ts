@@ -16,7 +16,7 @@ export const GpuFacts = z.strictObject({
 });
 export type GpuFacts = z.infer<typeof GpuFacts>;
 
-/** A fault of a GPU, from the kernel log, nvidia-smi and a test container of the agent. Nobody in a container can cause it. */
+/** A fault of a GPU, from the kernel log, nvidia-smi, a test container and the settings of the agent. Nobody in a container can cause it. */
 export const GpuFault = z.strictObject({
   uuid: z.string().min(1).max(128),
   /** `broken`: nothing computes on it until a reset. `unfit`: the current rental may go on, but no new one gets it. */

@@ -20,6 +20,7 @@ test('every setting has its default if there is no file or an empty one', async 
     state_dir: '/var/lib/svc-agent',
     docker_socket: '/var/run/docker.sock',
     nvidia_smi: 'nvidia-smi',
+    excluded_gpus: [],
     network_fence: 'nftables',
     log_level: 'info',
     image_disk_percent: { high: 80, low: 70 },

@@ -262,6 +262,21 @@ test('a host whose every GPU is in MIG mode is refused with the command that end
   );
 });
 
+test('a host is refused if its supplier keeps all its GPUs, or names one that it does not have', async () => {
+  const nvidiaSmi = join(GPU_DIR, 'nvidia-smi');
+  vi.stubEnv('FAKE_GPU_COUNT', '1');
+  const listing = await capture([nvidiaSmi, '--query-gpu=uuid', '--format=csv,noheader']);
+  const uuid = listing.stdout.toString().trim();
+  const survey = (excluded: string[]): Promise<Inventory> =>
+    surveyHost({ ...config, nvidia_smi: nvidiaSmi, excluded_gpus: excluded });
+  await expect(survey([uuid])).rejects.toThrow(
+    `no GPU is fit to be rented: ${uuid} is unfit: excluded_gpus of agent.yaml names it`,
+  );
+  await expect(survey(['GPU-9'])).rejects.toThrow(
+    `excluded_gpus names GPU-9, which this host does not have: see ${nvidiaSmi} -L`,
+  );
+});
+
 test('a host with one fit GPU can be rented out, and the words about it name the other one', () => {
   const inventory = {
     ...withEngine('29.1.0'),

@@ -23,20 +23,24 @@ const root = mkdtempSync(join(tmpdir(), 'watch-'));
 afterAll(() => rmSync(root, { recursive: true }));
 let dir: string;
 let errors: number;
+let warnings: unknown[];
 let clock: VirtualClock;
 beforeEach(() => {
   dir = mkdtempSync(join(root, 'one-'));
   errors = 0;
+  warnings = [];
   clock = virtualClock(1_000_000);
   writeFileSync(join(dir, 'kmsg'), '');
 });
 
-function open(bootId = 'boot'): Promise<GpuWatch> {
+function open(bootId = 'boot', excluded: readonly string[] = []): Promise<GpuWatch> {
   const log = createLog('agent', 'silent');
   log.error = () => (errors += 1);
+  log.warn = (fields: unknown) => warnings.push(fields);
   const kernelLog = openKernelLog(join(dir, 'kmsg'));
   return openGpuWatch({
     nvidiaSmi: join(dir, 'nvidia-smi'),
+    excluded,
     stateDir: dir,
     files: DISK,
     bootId,
@@ -80,6 +84,15 @@ test('one failure changes nothing; after a second one in a row no GPU is offered
     '2 GPU',
   ]);
   expect(errors).toBe(1);
+  await watch.close();
+});
+
+test('a GPU that the supplier keeps is listed and unfit, and a UUID that no card has is logged once', async () => {
+  const watch = await open('boot', ['GPU-2', 'GPU-9']);
+  expect(await readAll(watch, WORKS, FAILS, WORKS)).toEqual(Array(3).fill('2 GPU, GPU-2 unfit'));
+  const { gpu_faults: faults } = await watch.read(() => []);
+  expect(faults).toEqual([{ uuid: 'GPU-2', severity: 'unfit', detail: 'excluded_gpus of agent.yaml names it' }]);
+  expect(warnings).toEqual([{ unknown: ['GPU-9'] }]);
   await watch.close();
 });
 
