@@ -2,7 +2,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { ROOMS } from '../../control-plane/foundation.ts';
-import { createdTables, withoutComments } from './sources.ts';
+import { createdTables, droppedTables, withoutComments } from './sources.ts';
 
 export interface Room {
   /** Folder below the daemon, e.g. `base/db`. */
@@ -81,7 +81,9 @@ function tablesOf(folder: string): string[] {
   const texts = globSync('**/*.{sql,ts}', { cwd: root })
     .toSorted()
     .map((name) => readFileSync(join(root, name), 'utf8'));
-  return [...new Set(texts.flatMap((text) => createdTables(withoutComments(text))))];
+  const sources = texts.map(withoutComments);
+  const dropped = new Set(sources.flatMap(droppedTables));
+  return [...new Set(sources.flatMap(createdTables))].filter((table) => !dropped.has(table));
 }
 
 export interface Door {

@@ -28,6 +28,11 @@ export function createdTables(text: string): string[] {
   );
 }
 
+/** The tables that a migration drops. */
+export function droppedTables(text: string): string[] {
+  return [...text.matchAll(/\bdrop\s+table\s+(?:if\s+exists\s+)?"?([a-z_]+)/gi)].flatMap(([, table]) => table ?? []);
+}
+
 /** The code without its comments. Line based, which is exact enough for formatted sources. */
 export function withoutComments(text: string): string {
   return text

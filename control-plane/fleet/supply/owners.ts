@@ -2,8 +2,8 @@
 import { z } from 'zod';
 import type { CommunitySupplier } from '../../../shared/api/community.ts';
 import { isoTime } from '../../../shared/clock.ts';
-import { flag, int, text } from '../../base/db/columns.ts';
-import { join, type Query, sql } from '../../base/db/db.ts';
+import { text } from '../../base/db/columns.ts';
+import { type Query, sql } from '../../base/db/db.ts';
 import type { Feed } from '../../base/events/events.ts';
 import { machineViews, type ViewDeps } from './machine-view.ts';
 import { findMachine, supplierOfOrg, type SupplierRow } from './store.ts';
@@ -17,37 +17,6 @@ export async function orgOfMachine(query: Query, machineId: string): Promise<str
     sql`select s.org_id from machines m join suppliers s on s.id = m.supplier_id where m.id = ${machineId}`,
   );
   return row?.org_id ?? null;
-}
-
-const OfflineRow = z.object({ id: text, org_id: text, last_heartbeat_ms: int });
-export type OfflineMachine = z.infer<typeof OfflineRow>;
-
-/** The condition of a machine that is on the market, or still has a rental. */
-const SERVES = sql`m.status in ('listed', 'draining')`;
-
-/** Machines that serve and have had no link since `untilMs` or longer, with the organisation of each. A page, in the order of ids. */
-export function offlineMachines(
-  query: Query,
-  { untilMs, afterId, limit }: { untilMs: number; afterId: string; limit: number },
-): Promise<OfflineMachine[]> {
-  return query.all(
-    OfflineRow,
-    sql`select m.id, s.org_id, m.last_heartbeat_ms from machines m join suppliers s on s.id = m.supplier_id
-        where ${SERVES} and m.online = 0 and m.last_heartbeat_ms <= ${untilMs} and m.id > ${afterId} order by m.id limit ${limit}`,
-  );
-}
-
-const ServingRow = z.object({ id: text, name: text.nullable(), online: flag, serves: flag });
-export type ServingMachine = z.infer<typeof ServingRow>;
-
-/** What the supplier calls each of these machines, and whether it is online and serves. */
-export async function servingMachines(query: Query, ids: readonly string[]): Promise<ServingMachine[]> {
-  if (ids.length === 0) return [];
-  return query.all(
-    ServingRow,
-    sql`select m.id, m.name, m.online, case when ${SERVES} then 1 else 0 end as serves
-        from machines m where m.id in (${join([...ids])}) order by m.id`,
-  );
 }
 
 /** The supplier of an organisation in the live stream. */

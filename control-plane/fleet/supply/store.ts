@@ -240,8 +240,10 @@ export async function machineOfKey(query: Query, publicKey: string, exceptId: st
 }
 
 export async function setInventory(tx: Tx, id: string, inventory: Inventory, nowMs: number): Promise<void> {
+  const broken = inventory.gpu_faults.flatMap(({ severity, ...gpu }) => (severity === 'broken' ? [gpu] : []));
   await tx.run(
-    sql`update machines set inventory = ${JSON.stringify(inventory)}, last_heartbeat_ms = ${nowMs} where id = ${id}`,
+    sql`update machines set inventory = ${JSON.stringify(inventory)}, broken_gpus = ${JSON.stringify(broken)}, last_heartbeat_ms = ${nowMs}
+        where id = ${id}`,
   );
 }
 

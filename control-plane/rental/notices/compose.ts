@@ -7,7 +7,7 @@ import type { Db, Query, Tx } from '../../base/db/db.ts';
 import { openRowFailures } from '../../base/db/row-failures.ts';
 import { rolesWith } from '../../base/users/roles.ts';
 import { mailedMembers } from '../../base/users/store.ts';
-import { servingMachines } from '../../fleet/supply/owners.ts';
+import { standingOf } from '../../fleet/supply/troubles.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
 import { balanceBelowHours, runwayOf } from '../../money/metering/runway.ts';
 import { instancesByIds } from '../instances/store.ts';
@@ -89,7 +89,7 @@ async function toldOf(query: Query, orgId: string, rows: readonly store.NoticeRo
   const ids = [...new Set(rows.map(({ subject_id: id }) => id))];
   for (let from = 0; from < ids.length; from += IDS_PER_QUERY) {
     const some = ids.slice(from, from + IDS_PER_QUERY);
-    const found = [...(await instancesByIds(query, orgId, some)), ...(await servingMachines(query, some))];
+    const found = [...(await instancesByIds(query, orgId, some)), ...(await standingOf(query, some))];
     for (const subject of found) subjects.set(subject.id, subject);
   }
   return rows.flatMap(({ type, subject_id: subjectId, data, created_ms: createdMs }) => {

@@ -7,7 +7,13 @@ import type { Topic } from './topics.ts';
 /** Lines of one letter. What is above them is only counted. */
 const LINES_MAX = 50;
 const CHARS_MAX = 300;
-const GOOD_NEWS: ReadonlySet<string> = new Set(['instance.recovered', 'instance.gpu_mended', 'machine.online']);
+const GOOD_NEWS: ReadonlySet<string> = new Set([
+  'instance.recovered',
+  'instance.gpu_mended',
+  'machine.online',
+  'machine.on_offer',
+  'machine.gpu_mended',
+]);
 
 /** Something that has happened. */
 export interface Told {
@@ -76,11 +82,11 @@ export function outageLetter(told: readonly Told[], around: Around): Letter {
 
 /** `told` is what has happened to machines of a supplier, oldest first. */
 export function machineLetter(told: readonly Told[], around: Around): Letter {
-  return letter(isGood(told) ? 'Your machines are online again' : 'Trouble with your machines', around, [
+  return letter(isGood(told) ? 'Your machines are in order again' : 'Trouble with your machines', around, [
     `This has happened to machines of ${orgOf(around)}:`,
     listOf(told.map((each) => `${timeText(each.createdMs)}: ${machineWords(each)}`)),
-    'A machine that is offline and a GPU that is broken are not on offer. Their rentals are not charged and earn nothing, and end after 30 minutes.',
-    `If a machine is still in trouble, check its power, its network, its GPUs and its service svc-agent: ${around.origin}/console/machines`,
+    'A rental on a machine that is offline, or with a GPU that is broken, is not charged, earns nothing, and ends after 30 minutes. Other rentals go on.',
+    `The checks of each machine say what is wrong with it, and what to do: ${around.origin}/console/machines`,
   ]);
 }
 
@@ -105,6 +111,12 @@ function machineWords(told: Told): string {
       return `${name} is offline${sinceOf(told)}.`;
     case 'machine.online':
       return `${name} is online again.`;
+    case 'machine.off_offer':
+      return `Nothing of ${name} is on offer${sinceOf(told)}.${whyOf(told)}`;
+    case 'machine.on_offer':
+      return `${name} is on offer again.`;
+    case 'machine.gpu_mended':
+      return `The GPU ${quoted(String(told.data['gpu_uuid']))} of ${name} works again.`;
     default:
       return `A GPU of ${name} is broken.${whyOf(told)}`;
   }

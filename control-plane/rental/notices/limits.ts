@@ -15,6 +15,8 @@ export const TELL_MS_MAX = 24 * 3_600_000;
 
 /** A machine without a link for less than this has only a short trouble with its network, or starts again. */
 export const OFFLINE_MS = 10 * 60_000;
+/** A machine that is not on offer for less than this may only have a new Docker Engine, or an agent that starts again. */
+export const OFF_OFFER_MS = 10 * 60_000;
 
 const RETRY_MS = [60_000, 5 * 60_000, 15 * 60_000, 30 * 60_000];
 const LAST_RETRY_MS = 3_600_000;

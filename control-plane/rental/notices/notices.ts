@@ -4,7 +4,7 @@ import type { Tx } from '../../base/db/db.ts';
 import type { EventRow } from '../../base/events/events.ts';
 import { composeDue, type ComposeDeps } from './compose.ts';
 import { GATHER_MS } from './limits.ts';
-import { lookAtMachines, type MachinesDeps, noteBrokenGpu } from './machines.ts';
+import { lookAtMachines, type MachinesDeps } from './machines.ts';
 import { postDue, type PostDeps } from './post.ts';
 import { insertNotice } from './store.ts';
 import { topicOf } from './topics.ts';
@@ -16,7 +16,7 @@ export interface Notices {
   noteEvent(tx: Tx, event: EventRow): Promise<void>;
   /** Makes and sends what is due. True if there may be more. @throws what has failed, at the end; DbError at once */
   run(signal: AbortSignal): Promise<boolean>;
-  /** Notes which machines are offline or back. @throws what has failed, at the end; DbError at once */
+  /** Notes which machines are in trouble or in order again. @throws what has failed, at the end; DbError at once */
   lookAtMachines(signal: AbortSignal): Promise<void>;
 }
 
@@ -45,7 +45,6 @@ export function openNotices(deps: ComposeDeps & PostDeps & MachinesDeps): Notice
 
 async function note(tx: Tx, event: EventRow): Promise<void> {
   const { id, type, subject_id, org_id, data, created_ms } = event;
-  if (type === 'instance.gpu_broken') await noteBrokenGpu(tx, event);
   const topic = topicOf(event);
   if (topic === undefined || org_id === null) return;
   await insertNotice(tx, { id, org_id, topic, type, subject_id, data, created_ms, due_ms: created_ms + GATHER_MS });

@@ -1,7 +1,7 @@
 // The SQL of notices, of the letters that are made of them, and of the mails that bring a letter to each person.
 import { z } from 'zod';
 import { int, json, text } from '../../base/db/columns.ts';
-import { join, type Query, sql, type Tx } from '../../base/db/db.ts';
+import { join, type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import type { Piece } from '../../base/db/pieces.ts';
 import { Topic } from './topics.ts';
 
@@ -123,43 +123,62 @@ export async function beginAttempt(
   return begun === 1;
 }
 
-const ToldRow = z.object({ machine_id: text, org_id: text });
-export type ToldMachine = z.infer<typeof ToldRow>;
+const TroubleRow = z.object({
+  machine_id: text,
+  trouble: z.enum(['offline', 'off_offer', 'gpu_broken']),
+  /** The broken GPU; empty if the trouble is the machine's as a whole. */
+  gpu_uuid: text,
+  org_id: text,
+  since_ms: int,
+  /** When the supplier was told; null if it was not. */
+  told_ms: int.nullable(),
+});
+export type TroubleRow = z.infer<typeof TroubleRow>;
+export type TroubleKey = Pick<TroubleRow, 'machine_id' | 'trouble' | 'gpu_uuid'>;
+const TROUBLE = sql`machine_id, trouble, gpu_uuid, org_id, since_ms, told_ms`;
 
-/** Notes that the supplier of the machine is told that it is offline. False if it was told before. */
-export async function insertToldMachine(
-  tx: Tx,
-  { machine_id: machineId, org_id: orgId }: ToldMachine,
-  nowMs: number,
-): Promise<boolean> {
+/** False if the trouble is known. */
+export async function insertTrouble(tx: Tx, row: TroubleRow): Promise<boolean> {
   const inserted = await tx.run(
-    sql`insert into notice_machines (machine_id, org_id, told_ms) values (${machineId}, ${orgId}, ${nowMs})
-        on conflict (machine_id) do nothing`,
+    sql`insert into notice_troubles (${TROUBLE}) values (${row.machine_id}, ${row.trouble}, ${row.gpu_uuid}, ${row.org_id}, ${row.since_ms},
+          ${row.told_ms}) on conflict (machine_id, trouble, gpu_uuid) do nothing`,
   );
   return inserted === 1;
 }
 
-/** Machines whose suppliers were told that they are offline. A page, in the order of ids. */
-export function toldMachines(query: Query, afterId: string, limit: number): Promise<ToldMachine[]> {
+/** A page of all troubles, in the order of their keys. */
+export function troublesAfter(query: Query, after: TroubleKey, limit: number): Promise<TroubleRow[]> {
   return query.all(
-    ToldRow,
-    sql`select machine_id, org_id from notice_machines where machine_id > ${afterId} order by machine_id limit ${limit}`,
+    TroubleRow,
+    sql`select ${TROUBLE} from notice_troubles
+        where (machine_id, trouble, gpu_uuid) > (${after.machine_id}, ${after.trouble}, ${after.gpu_uuid})
+        order by machine_id, trouble, gpu_uuid limit ${limit}`,
   );
 }
 
-/** The machines among these whose suppliers were told. */
-export async function toldAmong(query: Query, machineIds: readonly string[]): Promise<Set<string>> {
-  if (machineIds.length === 0) return new Set();
-  const rows = await query.all(
-    ToldRow,
-    sql`select machine_id, org_id from notice_machines where machine_id in (${join([...machineIds])})`,
+/** The troubles of these machines. */
+export async function troublesOf(query: Query, machineIds: readonly string[]): Promise<TroubleRow[]> {
+  if (machineIds.length === 0) return [];
+  return query.all(
+    TroubleRow,
+    sql`select ${TROUBLE} from notice_troubles where machine_id in (${join([...machineIds])})`,
   );
-  return new Set(rows.map((row) => row.machine_id));
+}
+
+/** Notes that the supplier is told. False if it was told, or if the trouble is over. */
+export async function setTold(tx: Tx, key: TroubleKey, nowMs: number): Promise<boolean> {
+  return (
+    (await tx.run(sql`update notice_troubles set told_ms = ${nowMs} where ${isTrouble(key)} and told_ms is null`)) === 1
+  );
 }
 
 /** False if the row is gone already. */
-export async function deleteToldMachine(tx: Tx, machineId: string): Promise<boolean> {
-  return (await tx.run(sql`delete from notice_machines where machine_id = ${machineId}`)) === 1;
+export async function deleteTrouble(tx: Tx, key: TroubleKey): Promise<boolean> {
+  return (await tx.run(sql`delete from notice_troubles where ${isTrouble(key)}`)) === 1;
+}
+
+function isTrouble({ machine_id: machineId, trouble, gpu_uuid: gpuUuid }: TroubleKey): Sql {
+  return sql`machine_id = ${machineId} and trouble = ${trouble} and gpu_uuid = ${gpuUuid}`;
 }
 
 /** Deletes old notices that nobody has made a letter of, as after the operator has removed the mail server. Returns their number. */

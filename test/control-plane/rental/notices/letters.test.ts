@@ -32,15 +32,20 @@ const OUTAGES = [
   'instance.credit_held',
   'instance.host_leaving',
 ];
+const MACHINES = [
+  'machine.offline',
+  'machine.online',
+  'machine.off_offer',
+  'machine.on_offer',
+  'machine.gpu_broken',
+  'machine.gpu_mended',
+];
 
 const LETTERS: [string, Letter][] = [
   ['a balance', balanceLetter([told('instance.balance_low')], money, around)],
   ['stopped instances', stoppedLetter([told('instance.stopping')], around)],
   ...OUTAGES.map((type): [string, Letter] => [type, outageLetter([told(type)], around)]),
-  ...['machine.offline', 'machine.online', 'machine.gpu_broken'].map((type): [string, Letter] => [
-    type,
-    machineLetter([told(type)], around),
-  ]),
+  ...MACHINES.map((type): [string, Letter] => [type, machineLetter([told(type)], around)]),
   ['a payout address', payoutLetter([told('supplier.destination_cancelled')], around)],
 ];
 
@@ -82,6 +87,25 @@ test('a letter says what is charged since when', () => {
 - 2026-01-01 12:00:05 UTC: The GPUs of i-1 ("train") work again. It is charged again since 2026-01-01 12:00:05 UTC.
 - 2026-01-01 12:00:05 UTC: A credit for i-1 ("train") waits for the operator.
 - 2026-01-01 12:00:05 UTC: The supplier of the host of i-1 ("train") has changed until when it offers the host.
+
+`);
+});
+
+test('a letter about machines says what is wrong and what is in order again', () => {
+  const named = { subjectId: 'm-1', name: 'rack 7', data: { since_ms: NOW_MS, reason: 'Xid 79', gpu_uuid: 'GPU-1' } };
+  const { subject, body } = machineLetter(
+    MACHINES.map((type) => told(type, named)),
+    { ...around, orgName: 'Acme' },
+  );
+  expect(subject).toBe('Trouble with your machines (api.example.com)');
+  expect(body).toContain(`This has happened to machines of the organisation "Acme":
+
+- 2026-01-01 12:00:05 UTC: m-1 ("rack 7") is offline since 2026-01-01 12:00:05 UTC.
+- 2026-01-01 12:00:05 UTC: m-1 ("rack 7") is online again.
+- 2026-01-01 12:00:05 UTC: Nothing of m-1 ("rack 7") is on offer since 2026-01-01 12:00:05 UTC. Reason: "Xid 79"
+- 2026-01-01 12:00:05 UTC: m-1 ("rack 7") is on offer again.
+- 2026-01-01 12:00:05 UTC: A GPU of m-1 ("rack 7") is broken. Reason: "Xid 79"
+- 2026-01-01 12:00:05 UTC: The GPU "GPU-1" of m-1 ("rack 7") works again.
 
 `);
 });

@@ -1,7 +1,6 @@
-// Suppliers are mailed when a machine on the market is offline for long, when it is back, and when a GPU of it is broken.
+// Suppliers are mailed when a machine on the market is offline for long, and when it is back. They do not learn whose rental it concerns.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { join, sql } from '../../../../control-plane/base/db/db.ts';
-import { brought } from '../../../../control-plane/brings.ts';
 import { gpusOf } from '../../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../../control-plane/rental/instances/store.ts';
 import { OFFLINE_MS, SPAN_MS } from '../../../../control-plane/rental/notices/limits.ts';
@@ -22,10 +21,7 @@ afterEach(async () => {
   await world.close();
 });
 
-async function look(at: World = world): Promise<void> {
-  const loop = brought(at.brings(), 'loops').find(({ name }) => name === 'machine-notices');
-  await loop?.run(new AbortController().signal);
-}
+const look = (): Promise<void> => mailed.look(world);
 const delist = (): Promise<unknown> =>
   world.db.tx('test.delist', (tx) => world.rooms.supply.delist(tx, machine.orgId, machine.machineId));
 
@@ -58,7 +54,7 @@ test('a machine that is offline for ten minutes is told once, and so is its retu
   await look();
   await world.clock.advance(SPAN_MS);
   await mailed.run(world);
-  expect(sent.slice(1)).toMatchObject([{ subject: 'Your machines are online again (api.example.com)' }]);
+  expect(sent.slice(1)).toMatchObject([{ subject: 'Your machines are in order again (api.example.com)' }]);
   expect(sent[1]?.text).toContain(`UTC: ${machine.machineId} is online again.\n`);
   expect(sent[1]?.text.match(/is online again/g)).toHaveLength(1);
 });
@@ -100,7 +96,7 @@ test('a machine that returns or is lost at the very moment is told as it is', as
   await mailed.gather();
   expect(mailed.sent).toHaveLength(1);
   await linkHost(world, machine.machineId);
-  await lookWhile('notices.machine_online', () => loseHost(world, machine.machineId));
+  await lookWhile('notices.machine_end', () => loseHost(world, machine.machineId));
   await world.clock.advance(SPAN_MS);
   await look();
   await mailed.gather();
@@ -184,6 +180,7 @@ test('a broken GPU of a rental is told to the supplier, who does not learn whose
   const gpu = (await gpusOf(world.db.read, machine.machineId)).find((each) => each.held_by === heldBy);
   const fault = { uuid: gpu?.gpu_uuid ?? '', severity: 'broken', detail: 'Xid 79' } as const;
   await world.rooms.supply.reportInventory(machine.machineId, { ...machine.inventory, gpu_faults: [fault] });
+  await look();
   await mailed.gather();
   expect(mailed.sent.map(({ to }) => to)).toEqual([supplier.email]);
   const text = mailed.sent[0]?.text ?? '';

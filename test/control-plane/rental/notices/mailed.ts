@@ -24,7 +24,9 @@ export interface Mailed {
   logged(): string;
   /** Lets the loop of this room run until nothing is due now. */
   run(at?: World): Promise<void>;
-  /** The same after the time in which events are gathered. */
+  /** Lets the other loop look at all machines. */
+  look(at?: World): Promise<void>;
+  /** Lets `run` begin after the time in which events are gathered. */
   gather(): Promise<void>;
   /** This room of another process, on another view of the database or with another mail server. */
   beside(db: Db, send?: Mail['send']): Notices;
@@ -48,9 +50,9 @@ export async function openMailed(outside: WorldOutside = {}): Promise<Mailed> {
   let logged = '';
   const log = createLog('test', 'info', { write: (line) => void (logged += line) });
   const world = await openWorld(1, { mail, log, ...outside });
+  const loopOf = (at: World, named: string) => brought(at.brings(), 'loops').find(({ name }) => name === named);
   const run = async (at: World = world): Promise<void> => {
-    const loop = brought(at.brings(), 'loops').find(({ name }) => name === 'notices');
-    while ((await loop?.run(new AbortController().signal)) === 'again');
+    while ((await loopOf(at, 'notices')?.run(new AbortController().signal)) === 'again');
   };
   return {
     world,
@@ -59,6 +61,9 @@ export async function openMailed(outside: WorldOutside = {}): Promise<Mailed> {
     takeOnly: (next) => (isTaken = next),
     logged: () => logged,
     run,
+    look: async (at = world) => {
+      await loopOf(at, 'machine-notices')?.run(new AbortController().signal);
+    },
     gather: async () => {
       await world.clock.advance(GATHER_MS);
       await run();

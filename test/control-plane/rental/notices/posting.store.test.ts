@@ -49,7 +49,7 @@ describe('letters', () => {
   test(`of one organisation are ${LETTERS_MAX} in an hour at most, and what is above them comes in one letter later`, async () => {
     const machine = await world.machine();
     await mailed.person(machine.orgId, 'owner');
-    const data = { machine_id: machine.machineId, reason: UNPAID_REASON };
+    const data = { reason: UNPAID_REASON, chain: 'base', address: '0x5aAe…BeAed' };
     const happens = (type: EventType, subjectId: string): Promise<void> =>
       mailed.append({ type, subjectId, orgId: machine.orgId, data });
     // Two topics, each at its shortest span.
@@ -61,17 +61,17 @@ describe('letters', () => {
     }
     expect(mailed.sent).toHaveLength(LETTERS_MAX);
     // A third one, of which there was no letter yet.
-    await happens('instance.gpu_broken', 'i-1');
+    await happens('supplier.destination_cancelled', machine.supplierId);
     const leftMs = LETTERS_WINDOW_MS - (LETTERS_MAX / 2 - 1) * SPAN_MS;
     await world.clock.advance(leftMs - 1);
     await mailed.run();
-    await happens('instance.gpu_broken', 'i-2');
+    await happens('supplier.destination_cancelled', machine.supplierId);
     await mailed.run();
     expect(mailed.sent).toHaveLength(LETTERS_MAX);
     await world.clock.advance(1);
     await mailed.run();
     expect(mailed.sent).toHaveLength(LETTERS_MAX + 1);
-    expect(mailed.sent.at(-1)?.text.match(/A GPU of/g)).toHaveLength(2);
+    expect(mailed.sent.at(-1)?.text.match(/was cancelled/g)).toHaveLength(2);
   });
 
   test('of another organisation do not wait for those of one that has had its share', async () => {
