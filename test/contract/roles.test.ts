@@ -34,7 +34,7 @@ const TABLE = {
   'owner, member': `
     createApiKey revokeApiKey createSshKey deleteSshKey becomeSupplier registerMachine reissueEnrollmentToken
     changeMachine delistMachine relistMachine createRegistryCredential deleteRegistryCredential createInstance
-    renameInstance deleteInstance createWebhookEndpoint changeWebhookEndpoint rotateWebhookSecret
+    renameInstance getInstanceRequest deleteInstance createWebhookEndpoint changeWebhookEndpoint rotateWebhookSecret
     deleteWebhookEndpoint retryWebhookDelivery testWebhookEndpoint createChatCompletion createEmbeddings createImages createVideo
     listVideos getVideo getVideoContent cancelVideo deleteVideo uploadFile createUpload addUploadPart
     completeUpload cancelUpload deleteFile createFineTuningJob cancelFineTuningJob changePayoutDestination

@@ -144,7 +144,14 @@ test('a batch job whose program failed looks different from one that ended well,
   const { world } = pages.api;
   await world.machine({ gpus: 2, dollars: 2.19 });
   const runJob = async (name: string, code: number): Promise<void> => {
-    const id = await world.launch(account, { name, image: 'busybox', auto_terminate_on_exit: true });
+    const id = await world.launch(account, {
+      name,
+      image: 'busybox',
+      cmd: ['train', '--fast'],
+      env: { TOKEN: 'secret', EPOCHS: '3' },
+      requirements: { min_vram_gb: 40 },
+      auto_terminate_on_exit: true,
+    });
     await world.drive();
     await world.start(id);
     const exit = { host_key: 'ssh-ed25519 AAAA', main_exit: { code, signal: null } };
@@ -174,12 +181,13 @@ test('a batch job whose program failed looks different from one that ended well,
   if (shots !== undefined) await page.screenshot({ path: `${shots}/job-bad.png`, fullPage: true });
 });
 
-test('an ended instance is launched again with its image, GPUs and limits, and filters that no offering meets are named', async () => {
+test('an ended instance is launched again with what its launch has asked for, and filters that no offering meets are named', async () => {
   await page.getByRole('link', { name: 'Launch again' }).click();
   await page.getByText('The form is filled in like job-bad.').waitFor();
-  expect(await page.getByLabel('Image', { exact: true }).inputValue()).toMatch(
-    /busybox(:latest)?@sha256:[0-9a-f]{64}$/,
-  );
+  await page.getByText('add what the form could not take over: the values of the variables.').waitFor();
+  expect(await page.getByLabel('Image', { exact: true }).inputValue()).toBe('busybox');
+  expect(await page.getByLabel('VRAM per GPU').inputValue()).toBe('40');
+  expect(await page.getByRole('textbox', { name: 'Variables' }).inputValue()).toBe('TOKEN=\nEPOCHS=');
   expect(await page.getByLabel('GPU type').inputValue()).toBe('H100_SXM');
   expect(await page.getByLabel('Stop by itself when the program has ended').isChecked()).toBe(true);
   await page

@@ -332,6 +332,7 @@ export function newInstance(
     balance_below_hours: null,
     // Variables may be secrets. They are stored in the launch, sealed.
     request: { ...request, env: undefined },
+    env_names: Object.keys(request.env ?? {}),
     launch: what.launch,
     shown: shownOf(request, what.launch),
     gpu_type: what.gpuType,

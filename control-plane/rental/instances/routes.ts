@@ -1,6 +1,7 @@
 // The routes of /v1/instances (specification 4.3).
 import { z } from 'zod';
 import { CreateInstance, Instance, InstanceName, RenameInstance } from '../../../shared/api/instance.ts';
+import { InstanceRequest } from '../../../shared/api/instance-request.ts';
 import { Operation } from '../../../shared/api/operation.ts';
 import { pageParameters, pageSchema } from '../../../shared/api/page.ts';
 import type { Db } from '../../base/db/db.ts';
@@ -8,6 +9,7 @@ import { assertMay } from '../../base/http/checks.ts';
 import { byCreation, type Cursors } from '../../base/http/cursors.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
 import { type OperationRow, operationView } from '../../base/operations/operations.ts';
+import { requestOf } from './asked.ts';
 import type { Instances } from './instances.ts';
 
 const ListQuery = z.strictObject({
@@ -29,7 +31,7 @@ const accepted = {
 const tag = 'Instances';
 
 export function instanceRoutes(deps: { db: Db; cursors: Cursors; instances: Instances }): Route[] {
-  return [listRoute(deps), createRoute(deps), getRoute(deps), renameRoute(deps), deleteRoute(deps)];
+  return [listRoute(deps), createRoute(deps), getRoute(deps), requestRoute(deps), renameRoute(deps), deleteRoute(deps)];
 }
 
 function listRoute({ cursors, instances }: { cursors: Cursors; instances: Instances }): Route {
@@ -115,6 +117,27 @@ function getRoute({ instances }: { instances: Instances }): Route {
       const found = await instances.get(caller.orgId, params.id);
       return { status: 200, body: instances.show(found, { credentials }) };
     },
+  });
+}
+
+/** A command may hold secrets, and whoever may launch can read what a launch needs. So keys and people that only read do not get it. */
+function requestRoute({ db }: { db: Db }): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/instances/{id}/request',
+    operationId: 'getInstanceRequest',
+    tag,
+    summary: 'Read the request with which an instance was launched, without the values of its variables',
+    description: 'With the values added as `env` and without `env_names`, it can be sent to POST /v1/instances again.',
+    scope: 'instances:write',
+    idempotency: 'none',
+    params: InstanceId,
+    responses: { 200: { description: 'The request', schema: InstanceRequest } },
+    errors: ['not_found'],
+    handler: async ({ caller, params }) => ({
+      status: 200,
+      body: await requestOf(db.read, caller.orgId, params.id),
+    }),
   });
 }
 

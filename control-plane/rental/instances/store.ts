@@ -18,6 +18,7 @@ export const InstanceRow = z.object({
   status: z.enum(['allocating', 'starting', 'running', 'stopping', 'stopped', 'terminated', 'unreachable', 'error']),
   status_reason: text.nullable(),
   request: json(CreateInstance),
+  env_names: json(z.array(text)),
   launch: json(Launch),
   shown: json(Shown),
   gpu_type: text,
@@ -123,7 +124,7 @@ export const LIVE: ReadonlySet<InstanceState> = new Set<InstanceState>([...CONNE
 /** Statuses in which an instance has GPUs and has never run. */
 const LAUNCHING: ReadonlySet<InstanceState> = new Set<InstanceState>(['allocating', 'starting']);
 
-export const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, shown, gpu_type, gpu_count, tier, region,
+export const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, env_names, launch, shown, gpu_type, gpu_count, tier, region,
   reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, placed, disk_gb, create_operation_id,
   created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms,
   gpu_fault, gpu_fault_since_ms, gpu_whole_ms, balance_below_hours, main_exit, main_exit_ms`;
@@ -183,10 +184,10 @@ export async function runningInstances(
 
 export async function insertInstance(tx: Tx, row: InstanceRow): Promise<void> {
   await tx.run(
-    sql`insert into instances (id, org_id, api_key_id, name, status, request, launch, shown, gpu_type, gpu_count, tier, region,
+    sql`insert into instances (id, org_id, api_key_id, name, status, request, env_names, launch, shown, gpu_type, gpu_count, tier, region,
           reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, placed, disk_gb, create_operation_id,
           created_ms, entered_ms, due_ms)
-        values (${row.id}, ${row.org_id}, ${row.api_key_id}, ${row.name}, ${row.status}, ${JSON.stringify(row.request)},
+        values (${row.id}, ${row.org_id}, ${row.api_key_id}, ${row.name}, ${row.status}, ${JSON.stringify(row.request)}, ${JSON.stringify(row.env_names)},
           ${JSON.stringify(row.launch)}, ${JSON.stringify(row.shown)}, ${row.gpu_type}, ${row.gpu_count}, ${row.tier}, ${row.region},
           ${row.reservation_id}, ${row.price_ucents_per_hour}, ${row.machine_id}, ${row.supplier_id}, ${row.workload_id},
           ${JSON.stringify(row.tried_machine_ids)}, ${row.placed === null ? null : JSON.stringify(row.placed)}, ${row.disk_gb}, ${row.create_operation_id}, ${row.created_ms}, ${row.entered_ms}, ${row.due_ms})`,

@@ -98,3 +98,12 @@ export function capital(word: string): string {
   const words = word.replaceAll('_', ' ').replace(/\bgpu(s?)\b/g, 'GPU$1');
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
+
+/**
+ * The text as one word of a shell. It is quoted if it needs to be. Control characters are left out, because a shell takes pasted ones for keys: one
+ * empties the line, and what follows would be a command.
+ */
+export function quoted(text: string): string {
+  const pasted = text.replaceAll(/[^\P{Cc}\n\t]/gu, '');
+  return /^[\w@%+=:,./-]+$/.test(pasted) ? pasted : `'${pasted.replaceAll("'", String.raw`'\''`)}'`;
+}

@@ -3,9 +3,10 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { Instance } from '../../../../shared/api/instance.ts';
 import { call } from '../core/api.ts';
-import { dollars } from '../core/format.ts';
+import { dollars, quoted } from '../core/format.ts';
+import { may } from '../core/session.ts';
 import { isTyped, useTyped } from '../core/typed.ts';
-import { quoted, SameAs } from '../parts/command.tsx';
+import { SameAs } from '../parts/command.tsx';
 import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
 import { isBooting } from './instance-boot.tsx';
 
@@ -26,7 +27,7 @@ export function Actions({ instance, cost, reload }: ActionsProps) {
   const hasEnded = ['stopped', 'terminated'].includes(instance.status);
   return (
     <>
-      {!isBooting(instance) && (
+      {!isBooting(instance) && may('instances: write') && (
         <Link class="btn bare" href={`/console/launch?again=${instance.id}`}>
           Launch again
         </Link>

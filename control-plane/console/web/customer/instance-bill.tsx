@@ -1,8 +1,8 @@
 // The bill of one instance: charged time, time that is not charged with the evidence, refunds, and the sum.
 import type { InstanceBill } from '../../../../shared/api/instance-bill.ts';
 import type { Instance } from '../../../../shared/api/instance.ts';
-import { count, dollars, rate, time as timeOf } from '../core/format.ts';
-import { quoted, SameAs } from '../parts/command.tsx';
+import { count, dollars, quoted, rate, time as timeOf } from '../core/format.ts';
+import { SameAs } from '../parts/command.tsx';
 import { Badge, Card } from '../parts/layout.tsx';
 import { Ribbon, RibbonKey, type RibbonPiece } from '../parts/ribbon.tsx';
 import { RowsTable } from '../parts/table.tsx';

@@ -3,8 +3,9 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { Connection, Instance } from '../../../../shared/api/instance.ts';
 import { get } from '../core/api.ts';
+import { quoted } from '../core/format.ts';
 import { may } from '../core/session.ts';
-import { Copy, quoted } from '../parts/command.tsx';
+import { Copy } from '../parts/command.tsx';
 import { useAction } from '../parts/forms.tsx';
 import { Card, Problem } from '../parts/layout.tsx';
 

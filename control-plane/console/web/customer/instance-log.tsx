@@ -3,8 +3,8 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Instance } from '../../../../shared/api/instance.ts';
 import { LOG_LINES_MAX } from '../../../../shared/limits.ts';
 import { ApiError } from '../core/api.ts';
-import { count, plural, time } from '../core/format.ts';
-import { quoted, SameAs } from '../parts/command.tsx';
+import { count, plural, quoted, time } from '../core/format.ts';
+import { SameAs } from '../parts/command.tsx';
 import { Card, Problem } from '../parts/layout.tsx';
 import { follow, type Line } from './follow-log.ts';
 

@@ -129,6 +129,22 @@ export function requirementsOf({
   return tier === 'reserved' || isPinned || Object.keys(required).length === 0 ? undefined : required;
 }
 
+/** The filters of a launch with these requirements. The form has one region only. */
+export function filtersOf(requirements: Requirements = {}): Filters {
+  const { regions = [], ...minimums } = requirements;
+  return {
+    ...NO_FILTERS,
+    region: regions.length === 1 ? String(regions[0]) : '',
+    vramGb: textOf(minimums.min_vram_gb),
+    cpuCores: textOf(minimums.min_cpu_cores),
+    ramGb: textOf(minimums.min_ram_gb),
+    cuda: textOf(minimums.min_cuda_version),
+    uptime: textOf(minimums.min_uptime),
+  };
+}
+
+const textOf = (value: string | number | undefined): string => (value === undefined ? '' : String(value));
+
 /** The requirements as options of `svc instance create`. */
 export function requirementOptions(requirements: Requirements | undefined): [string, string | number][] {
   const { regions = [], ...minimums } = requirements ?? {};

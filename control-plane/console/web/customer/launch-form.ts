@@ -1,9 +1,10 @@
 // The content of the launch form, the request and the `svc` line that it becomes, and the price of an hour.
-import type { CreateInstance, Instance, Port } from '../../../../shared/api/instance.ts';
+import type { CreateInstance, Port } from '../../../../shared/api/instance.ts';
+import type { InstanceRequest } from '../../../../shared/api/instance-request.ts';
 import type { PricingRow } from '../../../../shared/api/pricing.ts';
 import { DISK_GB_INCLUDED } from '../../../../shared/limits.ts';
-import { quoted } from '../parts/command.tsx';
-import { type Filters, NO_FILTERS, requirementOptions, requirementsOf } from './launch-filters.ts';
+import { quoted } from '../core/format.ts';
+import { type Filters, filtersOf, NO_FILTERS, requirementOptions, requirementsOf } from './launch-filters.ts';
 
 /** The source of the image of a launch. */
 export type Source = 'environment' | 'template' | 'image';
@@ -33,7 +34,7 @@ export interface LaunchDraft {
   credential: string;
   /** `NAME=value` lines. */
   env: string;
-  /** True if the values of `env` were left out when the page was left, and are to be typed again. */
+  /** True if the values of `env` were left out, and are to be typed again. */
   lacksValues: boolean;
   /** The ports, like `8080/http 5432/tcp`. Each is served at an address of its own. */
   ports: string;
@@ -78,33 +79,57 @@ export const EMPTY_DRAFT: LaunchDraft = {
   keys: undefined,
 };
 
-/**
- * A draft like an instance that was launched before, with what the API says of it: no variables, no command, no SSH keys, no registry login, and the
- * image only if the launch named one.
- */
-export function draftLike(instance: Instance): LaunchDraft {
-  const {
-    gpu_type: type,
-    gpu_count: gpuCount,
-    region,
-    tier,
-    image,
-    disk_gb: disk,
-    auto_terminate_hours: hours,
-  } = instance;
-  const isReserved = tier === 'reserved';
+/** A draft of the same launch, without the values of its variables and without an offering, because the same one may not be free. */
+export function draftLike(asked: InstanceRequest, { gpu_type: type, region }: Reserved): LaunchDraft {
+  const isReserved = asked.tier === 'reserved';
+  const { disk_gb: disk, max_price_per_hour: cap, auto_terminate_hours: hours } = asked;
   return {
     ...EMPTY_DRAFT,
     tier: isReserved ? 'reserved' : 'on_demand',
-    gpuCount,
-    filters: { ...NO_FILTERS, type },
+    gpuCount: asked.gpu_count,
+    filters: { ...filtersOf(asked.requirements), type },
+    isPinned: !isReserved && asked.offering_id !== undefined,
     reserved: isReserved ? { gpu_type: type, region } : undefined,
-    ...(image === undefined ? {} : { source: 'image', image }),
-    ports: (instance.connection?.ports ?? []).map(({ port, protocol }) => `${port}/${protocol}`).join(' '),
-    disk: disk === undefined || disk === DISK_GB_INCLUDED ? '' : String(disk),
+    ...sourceLike(asked),
+    env: asked.env_names.map((name) => `${name}=`).join('\n'),
+    lacksValues: asked.env_names.length > 0,
+    disk: disk === undefined ? '' : String(disk),
+    cap: cap === undefined ? '' : String(cap),
     hours: hours === undefined ? '' : String(hours),
-    endsOnExit: instance.auto_terminate_on_exit === true,
+    endsOnExit: asked.auto_terminate_on_exit === true,
+    keys: asked.ssh_key_ids,
   };
+}
+
+function sourceLike(asked: InstanceRequest): Partial<LaunchDraft> {
+  const { image, template_id: template, environment, ports = [] } = asked;
+  if (template !== undefined) return { source: 'template', template };
+  if (image === undefined) return { source: 'environment', environment: environment ?? '' };
+  return {
+    source: 'image',
+    image,
+    credential: asked.registry_credential_id ?? '',
+    ports: ports.map(({ port, protocol }) => `${port}/${protocol}`).join(' '),
+    primary: String(ports.find((port) => port.primary === true)?.port ?? ''),
+    entrypoint: argvLike(asked.entrypoint),
+    cmd: argvLike(asked.cmd),
+  };
+}
+
+function argvLike(given: readonly string[] | undefined): Argv {
+  if (given === undefined || hasLines(given)) return { kind: 'own', text: '' };
+  return given.length === 0 ? { kind: 'none', text: '' } : { kind: 'typed', text: given.join('\n') };
+}
+
+const hasLines = (given: readonly string[] = []): boolean => given.some((argument) => argument.includes('\n'));
+
+/** What the form cannot hold of a request, in words. */
+export function lostOf({ requirements, entrypoint, cmd, env_names: names }: InstanceRequest): string[] {
+  return [
+    ...(names.length > 0 ? ['the values of the variables'] : []),
+    ...((requirements?.regions ?? []).length > 1 ? [`one of its regions (${requirements?.regions?.join(', ')})`] : []),
+    ...(hasLines(entrypoint) || hasLines(cmd) ? ['the command, which has arguments of several lines'] : []),
+  ];
 }
 
 export interface Quote {
@@ -133,7 +158,7 @@ export function placeOf({ tier, chosen, reserved }: LaunchDraft): Reserved | und
 
 /** What the person must still choose to run; undefined if nothing. An empty choice would be refused in the words of the API. */
 export function missingOf({ source, template, image, lacksValues }: LaunchDraft): string | undefined {
-  if (lacksValues) return 'Type the values of the variables again: the page was left, and they may be secrets.';
+  if (lacksValues) return 'Type the values of the variables: they may be secrets, so they are not kept.';
   if (source === 'template' && template === '') return 'Choose a template to run.';
   return source === 'image' && image.trim() === '' ? 'Name the image to run.' : undefined;
 }

@@ -119,7 +119,7 @@ function Wishes({ rows, draft, change, action }: WishesProps) {
         <Select
           label="VRAM per GPU"
           value={filters.vramGb}
-          options={orMore(VRAM_GB, ' GB')}
+          options={orMore(VRAM_GB, filters.vramGb, ' GB')}
           onValue={(vramGb) => set({ vramGb })}
           rule={action.ruleOf('requirements.min_vram_gb')}
         />
@@ -162,14 +162,14 @@ function Minimums({ rows, filters, set, action }: MinimumsProps) {
       <Select
         label="CPUs"
         value={filters.cpuCores}
-        options={orMore(CPU_CORES)}
+        options={orMore(CPU_CORES, filters.cpuCores)}
         onValue={(cpuCores) => set({ cpuCores })}
         rule={action.ruleOf('requirements.min_cpu_cores')}
       />
       <Select
         label="RAM"
         value={filters.ramGb}
-        options={orMore(RAM_GB, ' GB')}
+        options={orMore(RAM_GB, filters.ramGb, ' GB')}
         onValue={(ramGb) => set({ ramGb })}
         rule={action.ruleOf('requirements.min_ram_gb')}
       />
@@ -183,7 +183,7 @@ function Minimums({ rows, filters, set, action }: MinimumsProps) {
       <Select
         label="Uptime"
         value={filters.uptime}
-        options={[['', 'Any'], ...UPTIMES.map((each): Option => [String(each), `${percent(each)} or more`])]}
+        options={[['', 'Any'], ...uptimes(filters.uptime)]}
         onValue={(uptime) => set({ uptime })}
         rule={action.ruleOf('requirements.min_uptime')}
       />
@@ -204,8 +204,13 @@ function among(
   return [['', any], ...choicesOf(values, own).map((value): Option => [value, labelOf(value)])];
 }
 
-function orMore(values: readonly number[], unit = ''): Option[] {
-  return [['', 'Any'], ...values.map((each): Option => [String(each), `${count(each)}${unit} or more`])];
+function orMore(values: readonly number[], own: string, unit = ''): Option[] {
+  const choices = choicesOf(values.map(String), own);
+  return [['', 'Any'], ...choices.map((each): Option => [each, `${count(Number(each))}${unit} or more`])];
+}
+
+function uptimes(own: string): Option[] {
+  return choicesOf(UPTIMES.map(String), own).map((each): Option => [each, `${percent(Number(each))} or more`]);
 }
 
 function HowMany({ draft, change }: OfferingsProps) {
@@ -214,17 +219,19 @@ function HowMany({ draft, change }: OfferingsProps) {
       <fieldset class="field">
         <legend>GPUs</legend>
         <span class="seg">
-          {COUNTS.map((each) => (
-            <label key={each}>
-              <input
-                type="radio"
-                name="count"
-                checked={draft.gpuCount === each}
-                onChange={() => change({ gpuCount: each })}
-              />
-              {each}
-            </label>
-          ))}
+          {choicesOf(COUNTS.map(String), String(draft.gpuCount))
+            .map(Number)
+            .map((each) => (
+              <label key={each}>
+                <input
+                  type="radio"
+                  name="count"
+                  checked={draft.gpuCount === each}
+                  onChange={() => change({ gpuCount: each })}
+                />
+                {each}
+              </label>
+            ))}
         </span>
       </fieldset>
       <Select

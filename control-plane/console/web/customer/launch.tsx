@@ -1,8 +1,10 @@
 // The launch screen: the GPUs that are free now, the highest cost of the launch, and why an offering is not shown.
+import type { ComponentChildren } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
 import type { Balance } from '../../../../shared/api/billing.ts';
 import type { Instance } from '../../../../shared/api/instance.ts';
+import type { InstanceRequest } from '../../../../shared/api/instance-request.ts';
 import type { Operation } from '../../../../shared/api/operation.ts';
 import { ApiError, get, post } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
@@ -19,6 +21,7 @@ import {
   EMPTY_DRAFT,
   type LaunchDraft,
   launchLine,
+  lostOf,
   missingOf,
   placeOf,
   quoteOf,
@@ -34,26 +37,29 @@ const PLACED_POLL_MS = 500;
 export function Launch() {
   const [query] = useSearchParams();
   const id = query.get('again');
-  const { data, error, reload } = useResource<Instance>(
-    id === null ? undefined : `/v1/instances/${encodeURIComponent(id)}`,
-  );
-  const instance = data.value;
+  const path = id === null ? undefined : `/v1/instances/${encodeURIComponent(id)}`;
+  const like = useResource<Instance>(path);
+  const asked = useResource<InstanceRequest>(path === undefined ? undefined : `${path}/request`);
+  const [instance, request] = [like.data.value, asked.data.value];
   if (id === null) return <LaunchForm form="launch" initial={EMPTY_DRAFT} />;
-  if (instance !== undefined)
-    return <LaunchForm key={id} form={`launch/${id}`} initial={draftLike(instance)} like={instance} />;
-  if (error.value !== undefined) return <Problem error={error.value} retry={() => void reload()} />;
-  return <p class="quiet">Reading…</p>;
+  if (instance !== undefined && request !== undefined) {
+    const again = <Again instance={instance} lost={lostOf(request)} />;
+    return <LaunchForm key={id} form={`launch/${id}`} initial={draftLike(request, instance)} again={again} />;
+  }
+  const error = like.error.value ?? asked.error.value;
+  const reload = (): void => void Promise.all([like.reload(), asked.reload()]);
+  return error === undefined ? <p class="quiet">Reading…</p> : <Problem error={error} retry={reload} />;
 }
 
 interface LaunchFormProps {
   /** What is typed is kept under this name. */
   form: string;
   initial: LaunchDraft;
-  /** The instance that is launched again. */
-  like?: Instance;
+  /** The sentence about the instance that is launched again. */
+  again?: ComponentChildren;
 }
 
-function LaunchForm({ form, initial, like }: LaunchFormProps) {
+function LaunchForm({ form, initial, again }: LaunchFormProps) {
   const [typed, setDraft] = useTyped(form, initial, withoutSecrets);
   // A draft that the page of an older version has kept lacks newer fields.
   const draft = { ...EMPTY_DRAFT, ...typed };
@@ -71,7 +77,7 @@ function LaunchForm({ form, initial, like }: LaunchFormProps) {
   return (
     <>
       <Head title="Launch an instance" same={{ cli: 'svc price list', curl: { path: '/v1/pricing' } }} />
-      {like !== undefined && <Again instance={like} />}
+      {again}
       <div class="split">
         <div class="stack">
           <Offerings draft={draft} change={change} action={action} />
@@ -89,7 +95,7 @@ function LaunchForm({ form, initial, like }: LaunchFormProps) {
   );
 }
 
-function Again({ instance: { id, name, image } }: { instance: Instance }) {
+function Again({ instance: { id, name }, lost }: { instance: Instance; lost: readonly string[] }) {
   return (
     <Note
       action={
@@ -99,8 +105,7 @@ function Again({ instance: { id, name, image } }: { instance: Instance }) {
       }
     >
       <b>The form is filled in like {name ?? id}.</b> Choose an offering
-      {image === undefined && ', the environment or template'}, and the variables, command, primary port, SSH keys and
-      registry login again, if it had any.
+      {lost.length > 0 && `, and add what the form could not take over: ${lost.join('; ')}`}.
     </Note>
   );
 }

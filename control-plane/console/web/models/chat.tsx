@@ -1,8 +1,8 @@
 // A conversation with a model: its answers while they arrive, their speed, and their cost.
 import type { Model } from '../../../../shared/api/model.ts';
-import { count } from '../core/format.ts';
+import { count, quoted } from '../core/format.ts';
 import { useTyped } from '../core/typed.ts';
-import { quoted, type Same, SameAs } from '../parts/command.tsx';
+import { type Same, SameAs } from '../parts/command.tsx';
 import { Field, TextField } from '../parts/forms.tsx';
 import { Card, Problem } from '../parts/layout.tsx';
 import { Segments } from '../parts/segments.tsx';

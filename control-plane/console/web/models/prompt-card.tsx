@@ -1,8 +1,9 @@
 // The playground of models that make something from a prompt: its fields, the price, and the same request on a command line.
 import type { ComponentChildren } from 'preact';
 import type { Model } from '../../../../shared/api/model.ts';
+import { quoted } from '../core/format.ts';
 import { useTyped } from '../core/typed.ts';
-import { quoted, SameAs } from '../parts/command.tsx';
+import { SameAs } from '../parts/command.tsx';
 import { Form, TextField, useAction } from '../parts/forms.tsx';
 import { Card } from '../parts/layout.tsx';
 import { membersOf, ParameterFields, type Values } from './parameters.tsx';

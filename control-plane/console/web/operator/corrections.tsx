@@ -1,9 +1,9 @@
 // Corrections of a balance by an operator: a credit, a refund, or an adjustment. Each has a reason and a reference. A reference has an effect once.
 import { useState } from 'preact/hooks';
 import { post } from '../core/api.ts';
-import { dollars } from '../core/format.ts';
+import { dollars, quoted } from '../core/format.ts';
 import { useTyped } from '../core/typed.ts';
-import { quoted, SameAs } from '../parts/command.tsx';
+import { SameAs } from '../parts/command.tsx';
 import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Note } from '../parts/layout.tsx';
 import { Segments } from '../parts/segments.tsx';

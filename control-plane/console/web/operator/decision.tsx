@@ -2,9 +2,9 @@
 // command. The API writes the decision to the audit journal.
 import { useState } from 'preact/hooks';
 import { post } from '../core/api.ts';
-import { capital } from '../core/format.ts';
+import { capital, quoted } from '../core/format.ts';
 import { isTyped, useTyped } from '../core/typed.ts';
-import { quoted, SameAs } from '../parts/command.tsx';
+import { SameAs } from '../parts/command.tsx';
 import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
 import { calledOf, type Row, type Verb } from './verbs.ts';
 

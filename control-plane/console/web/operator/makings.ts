@@ -1,7 +1,7 @@
 // The things that operators make, as data: an organisation, a person, an API key of an organisation, a payment outside of deposits, a reservation.
 import { serviceNow } from '../core/clock.ts';
+import { quoted } from '../core/format.ts';
 import { ROLES } from '../core/session.ts';
-import { quoted } from '../parts/command.tsx';
 import type { Making, Texts } from './making.tsx';
 
 const ADMIN = 'svc-control-plane admin';

@@ -2,9 +2,10 @@
 import { useState } from 'preact/hooks';
 import { post } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
+import { quoted } from '../core/format.ts';
 import type { Resource } from '../core/reading.ts';
 import { useTyped } from '../core/typed.ts';
-import { quoted, SameAs } from '../parts/command.tsx';
+import { SameAs } from '../parts/command.tsx';
 import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Badge, Card, Empty, Head, Problem } from '../parts/layout.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';

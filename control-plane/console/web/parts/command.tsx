@@ -1,6 +1,7 @@
 // Shows the request of a screen as CLI and curl lines, and texts that people copy in boxes.
 import { useEffect, useId, useState } from 'preact/hooks';
 import type { Method } from '../core/api.ts';
+import { quoted } from '../core/format.ts';
 
 export interface Same {
   /** The `svc` line. For a request that changes something, it has the current values of the form. */
@@ -85,13 +86,4 @@ function curlLine({ method = 'GET', path, body, form = [] }: Same['curl']): stri
   if (body !== undefined) parts.push("-H 'Content-Type: application/json'", `-d ${quoted(JSON.stringify(body))}`);
   for (const part of form) parts.push('-F', quoted(part));
   return parts.join(' ');
-}
-
-/**
- * The text as one word of a shell. It is quoted if it needs to be. Control characters are left out, because a shell takes pasted ones for keys: one
- * empties the line, and what follows would be a command.
- */
-export function quoted(text: string): string {
-  const pasted = text.replaceAll(/[^\P{Cc}\n\t]/gu, '');
-  return /^[\w@%+=:,./-]+$/.test(pasted) ? pasted : `'${pasted.replaceAll("'", String.raw`'\''`)}'`;
 }

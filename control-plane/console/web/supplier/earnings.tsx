@@ -4,10 +4,10 @@ import type { CommunityEarnings, CommunitySupplier, EarningsEntry } from '../../
 import type { Chain, CommunityPayout, PayoutDestination } from '../../../../shared/api/payout.ts';
 import { call } from '../core/api.ts';
 import { useLiveList, useResource } from '../core/data.ts';
-import { cents, date, dollars, shortId, time } from '../core/format.ts';
+import { cents, date, dollars, quoted, shortId, time } from '../core/format.ts';
 import { may } from '../core/session.ts';
 import { useTyped } from '../core/typed.ts';
-import { quoted, SameAs } from '../parts/command.tsx';
+import { SameAs } from '../parts/command.tsx';
 import { Field, Form, Select, useAction } from '../parts/forms.tsx';
 import { Badge, Card, Empty, Figures, Head, Note, Problem, type Tone } from '../parts/layout.tsx';
 import { type Column, LiveTable, RowsTable } from '../parts/table.tsx';

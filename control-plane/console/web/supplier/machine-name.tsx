@@ -2,9 +2,9 @@
 import { useState } from 'preact/hooks';
 import type { CommunityMachine } from '../../../../shared/api/community.ts';
 import { call } from '../core/api.ts';
-import { shortId } from '../core/format.ts';
+import { quoted, shortId } from '../core/format.ts';
 import { isTyped, useTyped } from '../core/typed.ts';
-import { quoted, SameAs } from '../parts/command.tsx';
+import { SameAs } from '../parts/command.tsx';
 import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
 
 export const MACHINE_NAME_CHARS_MAX = 100;
