@@ -62,7 +62,10 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
     help: 'list your machines',
     method: 'GET',
     path: '/community/machines',
-    options: [{ flags: '--name <name>', help: 'only those with exactly this name', in: 'query', to: 'name' }],
+    options: [
+      { flags: '--name <name>', help: 'only those with exactly this name', in: 'query', to: 'name' },
+      { flags: '--status <status>', help: 'only those that are listed, delisted, …', in: 'query', to: 'status' },
+    ],
     rows: 'data',
     pages: 'cursor',
     columns: MACHINE,

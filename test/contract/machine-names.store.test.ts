@@ -1,4 +1,5 @@
-// A machine has a name of its supplier's own: given at the registration, changed and removed later, found by it, and shown to no customer.
+// A machine has a name of its supplier's own: given at the registration, changed and removed later, and shown to no customer. The list of machines is
+// filtered by it, and by the status.
 import { describe, expect, test } from 'vitest';
 import type { Answer } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
@@ -61,6 +62,26 @@ describe('the list of machines with one name', () => {
     const other = await api.account();
     await bringMachine(api, other, { name: 'b' });
     expect((await ask('GET', `${MACHINES}?name=a`, undefined, other.key)).json.data).toEqual([]);
+  });
+});
+
+test('the list of machines with one status has these alone, and a machine that drains is delisted', async () => {
+  const brought = [await bringMachine(api, owner, { name: 'a' }), await bringMachine(api, owner, { name: 'b' })];
+  const [draining = '', listed = ''] = brought;
+  await api.world.run(await api.world.customer(10_000));
+  await api.world.db.tx('test.drain', (tx) => api.world.rooms.supply.delist(tx, owner.orgId, draining));
+  const of = async (query: string): Promise<unknown[]> => {
+    const { json } = await ask('GET', `${MACHINES}?${query}`);
+    return (json.data ?? []).map((machine) => machine['machine_id']);
+  };
+  expect(await of('status=listed')).toEqual([listed]);
+  expect(await of('status=delisted')).toEqual([draining]);
+  expect(await of('status=delisted&name=b')).toEqual([]);
+  expect(await of('status=suspended')).toEqual([]);
+  expect(await of('limit=200')).toEqual([listed, draining]);
+  expect(await ask('GET', `${MACHINES}?status=draining`)).toMatchObject({
+    status: 422,
+    json: { errors: [{ field: 'status' }] },
   });
 });
 

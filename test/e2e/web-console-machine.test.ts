@@ -161,6 +161,31 @@ test('a machine that has never enrolled asks for its enrolment alone, on the pag
   }
 });
 
+test('the list leaves out machines that are delisted, adds up what it shows, and finds machines by their words', async () => {
+  const { key } = supplier;
+  const gone = await bringMachine(pages.api, supplier, { name: 'gone' });
+  await pages.api.call('DELETE', `/v1/community/machines/${gone}`, { key });
+  await page.goto(`${pages.origin}/console/machines`);
+  const rows = page.locator('tbody tr');
+  await page.getByRole('rowheader', { name: '3 machines, 2 online' }).waitFor();
+  expect(await rows.filter({ hasText: 'gone' }).count()).toBe(0);
+  await page.getByText('All', { exact: true }).click();
+  await rows.filter({ hasText: 'gone' }).waitFor();
+  await page.getByRole('rowheader', { name: /^4 machines/ }).waitFor();
+  await page.getByText('Off offer', { exact: true }).click();
+  await page.getByRole('rowheader', { name: '1 machine, 0 online' }).waitFor();
+  await page.getByText('In supply', { exact: true }).click();
+  await page.getByLabel('Filter').fill(idleId);
+  await page.getByRole('rowheader', { name: '1 machine, 1 online' }).waitFor();
+  await page.getByLabel('Filter').fill('no such machine');
+  await page.getByRole('heading', { name: 'No machine matches' }).waitFor();
+  await page.getByLabel('Filter').fill('H100 SXM');
+  await page.getByRole('rowheader', { name: '2 machines, 2 online' }).waitFor();
+  expect(await axeFindings(page)).toEqual([]);
+  const shots = process.env['CONSOLE_SHOTS'];
+  if (shots !== undefined) await page.screenshot({ path: `${shots}/machines.png`, fullPage: true });
+});
+
 test('the end of the offer is set and withdrawn, and the page says which is set', async () => {
   await show(idleId);
   const card = page.getByRole('region', { name: 'End of the offer' });

@@ -107,7 +107,7 @@ test('a launch stands in its form again if the page is loaded again, and asks fo
   expect(await kept()).not.toContain('hf_secret');
   await signIn(ada);
   await expectLaunch('HF_TOKEN=');
-  await page.getByText('Type the values of the variables again').waitFor();
+  await page.getByText('Type the values of the variables: they may be secrets, so they are not kept.').waitFor();
   expect(await page.getByRole('button', { name: /^Launch at/ }).isDisabled()).toBe(true);
   await variables().fill('HF_TOKEN=hf_secret');
   expect(await page.getByRole('button', { name: /^Launch at/ }).isDisabled()).toBe(false);

@@ -11,6 +11,7 @@ import { clearHost } from './lost-host.ts';
 import { setListedAll } from './offerings.ts';
 import { move } from './states.ts';
 import { orgOfMachine } from './owners.ts';
+import { machinesOfSupplier } from './machine-pages.ts';
 import * as store from './store.ts';
 import { declarationFaults } from './verdict.ts';
 
@@ -239,7 +240,7 @@ function setSupplier(
     }
     const machineIds = await store.machineIdsOfSupplier(tx, supplierId);
     await tx.lock('machine', ...machineIds);
-    const all = to === 'suspended' ? [] : await store.machinesOfSupplier(tx, supplierId, { count: machineIds.length });
+    const all = to === 'suspended' ? [] : await machinesOfSupplier(tx, supplierId, { count: machineIds.length });
     const listed = all.filter((machine) => obstacleOf(machine) === undefined).map(({ id }) => id);
     await setListedAll(tx, to === 'suspended' ? machineIds : listed, to === 'active');
     const supplier = await store.findSupplier(tx, supplierId);

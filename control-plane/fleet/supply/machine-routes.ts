@@ -12,6 +12,7 @@ import type { Db, Query } from '../../base/db/db.ts';
 import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
 import { type MachineChange, ownMachine } from './listing.ts';
+import { machinesOfSupplier } from './machine-pages.ts';
 import { machineChecklist, MachineId, machineViews, priceUcents, tag, type ViewDeps, viewOf } from './machine-view.ts';
 import * as store from './store.ts';
 import type { Supply } from './supply.ts';
@@ -27,6 +28,9 @@ interface Deps extends ViewDeps {
 const ListQuery = z.strictObject({
   ...pageParameters,
   name: MachineName.optional().describe('Only machines with exactly this name, also delisted ones'),
+  status: CommunityMachine.shape.status
+    .optional()
+    .describe('Only machines with this status. If left out: all, also delisted ones'),
 });
 const machine = { 200: { description: 'The machine', schema: CommunityMachine } };
 
@@ -48,16 +52,16 @@ function listRoute(deps: Deps): Route {
     responses: { 200: { description: 'A page of machines', schema: pageSchema(CommunityMachine) } },
     errors: [],
     handler: async ({ caller, query }) => {
-      const { name } = query;
-      const list = `machines/${caller.orgId}${name === undefined ? '' : `/${name}`}`;
+      const { name, status } = query;
+      const filters = `${name === undefined ? '' : `/${name}`}${status === undefined ? '' : `?${status}`}`;
       const rows = async (start: PageStart) => {
         const supplier = await store.supplierOfOrg(db.read, caller.orgId);
         const machines =
-          supplier === undefined ? [] : await store.machinesOfSupplier(db.read, supplier.id, { ...start, name });
+          supplier === undefined ? [] : await machinesOfSupplier(db.read, supplier.id, { ...start, name, status });
         const views = await machineViews(db.read, machines, deps);
         return machines.flatMap((row, i) => (views[i] === undefined ? [] : [{ row, view: views[i] }]));
       };
-      const body = await cursors.page(list, query, rows, {
+      const body = await cursors.page(`machines/${caller.orgId}${filters}`, query, rows, {
         at: ({ row }) => byCreation(row),
         show: ({ view }) => view,
       });

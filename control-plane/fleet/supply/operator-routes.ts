@@ -6,7 +6,8 @@ import { byCreation, type Cursors, type PageStart, type PageView } from '../../b
 import { pageSchema } from '../../../shared/api/page.ts';
 import type { Payouts } from '../../money/payouts/payouts.ts';
 import type { Standing } from '../../money/payouts/standing.ts';
-import { type MachineRow, pageOfMachines, pageOfSuppliers, type SupplierRow } from './store.ts';
+import { pageOfMachines } from './machine-pages.ts';
+import { type MachineRow, pageOfSuppliers, type SupplierRow } from './store.ts';
 import type { Supply } from './supply.ts';
 import { obstacleOf } from './checks.ts';
 import { faultWords } from './verdict.ts';

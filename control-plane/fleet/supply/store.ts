@@ -5,7 +5,6 @@ import type { MachineState } from '../../../shared/states.ts';
 import { countRow, flag, idRow, int, json, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
-import { isFound } from '../../base/http/operator.ts';
 import { ApprovedGpu } from './approval.ts';
 
 const SupplierRow = z.object({
@@ -17,7 +16,7 @@ const SupplierRow = z.object({
 });
 export type SupplierRow = z.infer<typeof SupplierRow>;
 
-const MachineRow = z.object({
+export const MachineRow = z.object({
   id: text,
   supplier_id: text,
   name: text.nullable(),
@@ -74,7 +73,8 @@ const GpuRow = z.object({
 export type GpuRow = z.infer<typeof GpuRow>;
 
 const SUPPLIER = sql`id, org_id, status, created_ms, updated_ms`;
-const MACHINE = sql`id, supplier_id, name, status, approved, trusted, approved_gpus, inventory_fault, verification_status, verification_detail, declared_gpu_count, declared_gpu_type,
+/** The columns of MachineRow. */
+export const MACHINE = sql`id, supplier_id, name, status, approved, trusted, approved_gpus, inventory_fault, verification_status, verification_detail, declared_gpu_count, declared_gpu_type,
   declared_vram_per_gpu_gb, region, price_ucents_per_hour, tier, public_key, inventory, online, last_heartbeat_ms, unknown_workloads, copied_ms, rentable_until_ms, offer_ended,
   created_ms, updated_ms, (select s.status from suppliers s where s.id = supplier_id) as supplier_status`;
 
@@ -125,23 +125,6 @@ export function machineOfOrg(query: Query, orgId: string, id: string): Promise<M
 export async function machineIdsOfSupplier(query: Query, supplierId: string): Promise<string[]> {
   const rows = await query.all(idRow, sql`select id from machines where supplier_id = ${supplierId}`);
   return rows.map((row) => row.id);
-}
-
-/** A page, newest first: of the machines with exactly this name, or of all. */
-export function machinesOfSupplier(
-  query: Query,
-  supplierId: string,
-  { name, ...start }: PageStart & { name?: string | undefined },
-): Promise<MachineRow[]> {
-  const which =
-    name === undefined ? sql`supplier_id = ${supplierId}` : sql`supplier_id = ${supplierId} and name = ${name}`;
-  return query.all(MachineRow, sql`select ${MACHINE} from machines where ${which} and ${pageFrom(start)}`);
-}
-
-/** A page of the machines of all suppliers, newest first. `search`: a part of the name, of the id, or of the supplier's id. */
-export function pageOfMachines(query: Query, start: PageStart, search?: string): Promise<MachineRow[]> {
-  const found = isFound(search, [sql`name`, sql`id`, sql`supplier_id`]);
-  return query.all(MachineRow, sql`select ${MACHINE} from machines where ${found} and ${pageFrom(start)}`);
 }
 
 /** Counts one more machine of the supplier. False if it has `max` already. A machine is never deleted. */

@@ -4,6 +4,7 @@ import type { Instance } from '../../../../shared/api/instance.ts';
 import { LOG_LINES_MAX } from '../../../../shared/limits.ts';
 import { ApiError } from '../core/api.ts';
 import { count, plural, quoted, time } from '../core/format.ts';
+import { Find, Segments } from '../parts/choosing.tsx';
 import { SameAs } from '../parts/command.tsx';
 import { Card, Problem } from '../parts/layout.tsx';
 import { follow, type Line } from './follow-log.ts';
@@ -41,16 +42,13 @@ export function Log({ instance }: { instance: Instance }) {
       {hasLog ? (
         <div class="pad stack tight">
           <div class="row">
-            <label class="find">
-              <span class="sr">Search the log</span>
-              <input
-                type="search"
-                placeholder="Search the log"
-                value={text}
-                onInput={(event) => setText(event.currentTarget.value)}
-              />
-            </label>
-            <Tails tail={tail} setTail={setTail} />
+            <Find label="Search the log" placeholder="Search the log" value={text} onValue={setText} />
+            <Segments
+              label="Last lines"
+              value={String(tail)}
+              options={TAILS.map((each) => [String(each), count(each)] as const)}
+              onValue={(each) => setTail(Number(each))}
+            />
           </div>
           {error !== undefined && <Problem error={error} retry={retry} />}
           <Lines lines={shown} />
@@ -59,19 +57,6 @@ export function Log({ instance }: { instance: Instance }) {
         <p class="pad quiet">The log can be read while the instance runs.</p>
       )}
     </Card>
-  );
-}
-
-function Tails({ tail, setTail }: { tail: number; setTail(tail: number): void }) {
-  return (
-    <span class="seg" role="group" aria-label="Last lines">
-      {TAILS.map((each) => (
-        <label key={each}>
-          <input type="radio" name="tail" checked={each === tail} onChange={() => setTail(each)} />
-          {count(each)}
-        </label>
-      ))}
-    </span>
   );
 }
 

@@ -5,6 +5,7 @@ import type { Instance } from '../../../../shared/api/instance.ts';
 import { serviceNow } from '../core/clock.ts';
 import { useLiveList } from '../core/data.ts';
 import { dollars, duration, gpus, rate } from '../core/format.ts';
+import { Find, Segments } from '../parts/choosing.tsx';
 import { SameAs } from '../parts/command.tsx';
 import type { Column } from '../parts/table.tsx';
 import { LiveTable } from '../parts/table.tsx';
@@ -76,16 +77,13 @@ export function Instances() {
         </Link>
       </Head>
       <div class="row far">
-        <Show shown={shown} setShown={setShown} />
-        <label class="find">
-          <span class="sr">Filter</span>
-          <input
-            type="search"
-            placeholder="Filter by name, id or GPU"
-            value={text}
-            onInput={(event) => setText(event.currentTarget.value)}
-          />
-        </label>
+        <Segments<Shown>
+          label="Show"
+          value={shown}
+          options={SHOWN.map((each) => [each, each] as const)}
+          onValue={setShown}
+        />
+        <Find label="Filter" placeholder="Filter by name, id or GPU" value={text} onValue={setText} />
       </div>
       <LiveTable
         caption="Instances"
@@ -99,19 +97,6 @@ export function Instances() {
       <p class="small quiet">{NOTES[shown]} The sum of what was spent is that of the rows above.</p>
       <SameAs cli="svc instance costs" curl={{ path: '/v1/instance-costs?limit=50' }} />
     </>
-  );
-}
-
-function Show({ shown, setShown }: { shown: Shown; setShown(shown: Shown): void }) {
-  return (
-    <span class="seg" role="group" aria-label="Show">
-      {SHOWN.map((each) => (
-        <label key={each}>
-          <input type="radio" name="shown" checked={each === shown} onChange={() => setShown(each)} />
-          {each}
-        </label>
-      ))}
-    </span>
   );
 }
 

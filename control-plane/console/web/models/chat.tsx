@@ -5,7 +5,7 @@ import { useTyped } from '../core/typed.ts';
 import { type Same, SameAs } from '../parts/command.tsx';
 import { Field, TextField } from '../parts/forms.tsx';
 import { Card, Problem } from '../parts/layout.tsx';
-import { Segments } from '../parts/segments.tsx';
+import { Segments } from '../parts/choosing.tsx';
 import { type Question, tokensPerSecond } from './ask.ts';
 import { hasEconomy, pricesOf, type Tier } from './prices.ts';
 import { questionOf, type Said, type Talk, type Turn, useTalk } from './talk.ts';

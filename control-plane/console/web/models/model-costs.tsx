@@ -9,7 +9,7 @@ import { useAllPages } from '../core/pages.ts';
 import { may } from '../core/session.ts';
 import { SameAs } from '../parts/command.tsx';
 import { Card, Empty, Head, Note, Problem } from '../parts/layout.tsx';
-import { Segments } from '../parts/segments.tsx';
+import { Segments } from '../parts/choosing.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
 import { type GroupBy, type ModelCost, modelCosts, sumOfCosts } from './model-cost-sums.ts';
 

@@ -6,7 +6,7 @@ import { count } from '../core/format.ts';
 import { may } from '../core/session.ts';
 import { useTyped } from '../core/typed.ts';
 import { Card, Empty, Head, Problem, Tag } from '../parts/layout.tsx';
-import { Segments } from '../parts/segments.tsx';
+import { Segments } from '../parts/choosing.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
 import { Chat } from './chat.tsx';
 import { Image } from './image.tsx';

@@ -10,7 +10,7 @@ import { useAllPages } from '../core/pages.ts';
 import { may } from '../core/session.ts';
 import { SameAs } from '../parts/command.tsx';
 import { Card, Empty, Figures, Head, Note, Problem } from '../parts/layout.tsx';
-import { Segments } from '../parts/segments.tsx';
+import { Segments } from '../parts/choosing.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
 import { MonthBill } from './bill.tsx';
 import { UsageChart } from './usage-chart.tsx';

@@ -12,7 +12,7 @@ import { may } from '../core/session.ts';
 import { SameAs } from '../parts/command.tsx';
 import { Dialog, Form, useAction } from '../parts/forms.tsx';
 import { Badge, Card, Empty, Figures, Head, Note, Problem, type Tone } from '../parts/layout.tsx';
-import { Segments } from '../parts/segments.tsx';
+import { Segments } from '../parts/choosing.tsx';
 import { LiveTable } from '../parts/table.tsx';
 import { Delivery } from './webhook-delivery.tsx';
 import { EndpointStatus, Secret } from './webhooks.tsx';

@@ -6,7 +6,7 @@ import { useTyped } from '../core/typed.ts';
 import { SameAs } from '../parts/command.tsx';
 import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Note } from '../parts/layout.tsx';
-import { Segments } from '../parts/segments.tsx';
+import { Segments } from '../parts/choosing.tsx';
 import type { Row } from './verbs.ts';
 
 type Kind = 'credit' | 'up' | 'down' | 'refund';

@@ -8,7 +8,7 @@ import type { LiveList } from '../core/reading.ts';
 import type { ScreenProps } from '../core/screen.ts';
 import { SameAs } from '../parts/command.tsx';
 import { Empty, Head } from '../parts/layout.tsx';
-import { Segments } from '../parts/segments.tsx';
+import { Segments } from '../parts/choosing.tsx';
 import { type Column, LiveTable } from '../parts/table.tsx';
 import { Decisions } from './decision.tsx';
 import { factColumns } from './facts.tsx';

@@ -1,18 +1,19 @@
-// The machines of a supplier and their status, a form to add one, and a form to become a supplier.
+// The machines of a supplier and their status, and a form to become a supplier.
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { CommunityMachine, CommunitySupplier } from '../../../../shared/api/community.ts';
-import { call, post } from '../core/api.ts';
+import { post } from '../core/api.ts';
 import { useLiveList, useResource } from '../core/data.ts';
-import { cents, gpus, quoted, rate } from '../core/format.ts';
+import { cents, gpus, plural, rate } from '../core/format.ts';
 import { may } from '../core/session.ts';
-import { isTyped, useTyped } from '../core/typed.ts';
-import { Copy, SameAs } from '../parts/command.tsx';
-import { Field, Form, useAction } from '../parts/forms.tsx';
+import { isTyped } from '../core/typed.ts';
+import { Find, Segments } from '../parts/choosing.tsx';
+import { Form, useAction } from '../parts/forms.tsx';
 import { Card, Empty, Head, Note, Problem } from '../parts/layout.tsx';
 import { type Column, LiveTable } from '../parts/table.tsx';
-import { calledOf, MACHINE_NAME_CHARS_MAX } from './machine-name.tsx';
+import { calledOf } from './machine-name.tsx';
 import { MachineStatus } from './machine-status.tsx';
+import { AddMachine, NEW_MACHINE } from './new-machine.tsx';
 
 const COLUMNS: readonly Column<CommunityMachine>[] = [
   {
@@ -83,8 +84,21 @@ function Become({ done }: { done(): void }) {
   );
 }
 
+const SHOWN = ['In supply', 'Off offer', 'All'] as const;
+type Shown = (typeof SHOWN)[number];
+
+const NOTES: Record<Shown, string> = {
+  'In supply': 'All but the delisted ones.',
+  'Off offer': 'Those in supply of which nothing is on offer, each with the reason.',
+  All: 'Every machine that you have registered, also the delisted ones.',
+};
+
 function Listed({ isSuspended }: { isSuspended: boolean }) {
   const [isAdding, setAdding] = useState(isTyped(NEW_MACHINE));
+  const [shown, setShown] = useState<Shown>('In supply');
+  const [text, setText] = useState('');
+  const wanted = text.trim().toLowerCase();
+  const isAmong = (machine: CommunityMachine): boolean => isShown(machine, shown) && wordsOf(machine).includes(wanted);
   const path = '/v1/community/machines?limit=200';
   const list = useLiveList<CommunityMachine>({
     path,
@@ -103,103 +117,70 @@ function Listed({ isSuspended }: { isSuspended: boolean }) {
       </Head>
       {isSuspended && <Note tone="bad">The operator has suspended you. None of your machines is on offer.</Note>}
       {isAdding && <AddMachine added={() => void list.reload()} />}
+      <div class="row far">
+        <Segments<Shown>
+          label="Show"
+          value={shown}
+          options={SHOWN.map((each) => [each, each] as const)}
+          onValue={setShown}
+        />
+        <Find label="Filter" placeholder="Filter by name, id, region or GPU" value={text} onValue={setText} />
+      </div>
       <LiveTable
         caption="Machines"
         list={list}
         columns={COLUMNS}
-        empty={
-          <Empty title="No machine yet" cli="svc machine enroll --region eu-west --price 0.80">
-            Add one, and run the line that you get on the machine.
-          </Empty>
-        }
+        only={isAmong}
+        footer={<Sums machines={(list.rows.value ?? []).map((row) => row.value).filter(isAmong)} />}
+        empty={<Nothing isFiltered={(list.rows.value ?? []).length > 0} />}
       />
+      <p class="small quiet">{NOTES[shown]} The sums are those of the rows above.</p>
     </>
   );
 }
 
-/** The form in which a machine is added. */
-const NEW_MACHINE = 'machine';
-
-interface MachineDraft {
-  name: string;
-  region: string;
-  price: string;
+function isShown({ status, on_offer: isOnOffer }: CommunityMachine, shown: Shown): boolean {
+  if (shown === 'All') return true;
+  return status !== 'delisted' && (shown === 'In supply' || !isOnOffer);
 }
 
-const EMPTY_DRAFT: MachineDraft = { name: '', region: '', price: '' };
-
-interface Registered {
-  machine: CommunityMachine;
-  enrollment_token: string;
+function wordsOf(machine: CommunityMachine): string {
+  const { machine_id: id, hostname, region, reported_gpus: groups } = machine;
+  const types = groups.map(({ gpu_type: type }) => `${type} ${type.replaceAll('_', ' ')}`);
+  return [calledOf(machine), id, hostname ?? '', region, ...types].join(' ').toLowerCase();
 }
 
-function AddMachine({ added }: { added(): void }) {
-  const [{ name, region, price }, setDraft] = useTyped(NEW_MACHINE, EMPTY_DRAFT);
-  const change = (part: Partial<MachineDraft>): void => setDraft((before) => ({ ...before, ...part }));
-  const [made, setMade] = useState<Registered>();
-  const body = { ...(name === '' ? {} : { name }), region, price_per_hour: Number(price) };
-  const action = useAction(async () => {
-    setMade(await call<Registered>('POST', '/v1/community/machines', body));
-    setDraft(EMPTY_DRAFT);
-    added();
-  });
-  if (made !== undefined) return <Enrol made={made} />;
+function Sums({ machines }: { machines: readonly CommunityMachine[] }) {
+  const groups = machines.flatMap(({ reported_gpus: reported }) => reported);
+  const all = groups.reduce((sum, { count }) => sum + count, 0);
+  const rented = groups.reduce((sum, group) => sum + group.rented, 0);
+  const earned = machines.reduce((sum, machine) => sum + machine.earned_today_cents, 0);
+  const online = machines.filter((machine) => machine.online).length;
   return (
-    <Card title="New machine" note="What is offered comes from the host itself">
-      <div class="pad stack">
-        <Form action={action} submit="Register the machine" busy="Registering…">
-          <Field
-            label="Name"
-            value={name}
-            onValue={(next) => change({ name: next })}
-            maxLength={MACHINE_NAME_CHARS_MAX}
-            rule={action.ruleOf('name')}
-            hint="A name of your own, which customers do not see. It may be left out"
-          />
-          <Field
-            label="Region"
-            required
-            value={region}
-            onValue={(next) => change({ region: next })}
-            rule={action.ruleOf('region')}
-            hint="Where it stands, like eu-west"
-          />
-          <Field
-            label="Price of one GPU per hour, in dollars"
-            required
-            inputMode="decimal"
-            value={price}
-            onValue={(next) => change({ price: next })}
-            rule={action.ruleOf('price_per_hour')}
-            hint="What customers pay. The fee of the service is taken from it"
-          />
-        </Form>
-        {region !== '' && Number(price) > 0 && (
-          <SameAs
-            isLong
-            cli={`svc machine enroll --region ${quoted(region)} --price ${price}${name === '' ? '' : ` --name ${quoted(name)}`}`}
-            curl={{ method: 'POST', path: '/v1/community/machines', body }}
-          />
-        )}
-      </div>
-    </Card>
+    <tr>
+      <th scope="row" colSpan={2}>
+        {plural(machines.length, 'machine')}, {online} online
+      </th>
+      <td>
+        {plural(all, 'GPU')}
+        <small>{rented} rented</small>
+      </td>
+      <td class="num w" />
+      <td class="num">{cents(earned)}</td>
+    </tr>
   );
 }
 
-/** The line that enrols the host. Its token works once. */
-function Enrol({ made: { machine, enrollment_token: token } }: { made: Registered }) {
+function Nothing({ isFiltered }: { isFiltered: boolean }) {
+  if (isFiltered)
+    return (
+      <Empty title="No machine matches" cli="svc machine list --status delisted">
+        “All” has the delisted ones too.
+      </Empty>
+    );
   return (
-    <Card
-      title="Run this on the GPU machine, as root"
-      note={`Good once, for 24 hours. Only outbound port ${location.port || (location.protocol === 'https:' ? '443' : '80')} is needed.`}
-    >
-      <div class="pad stack tight">
-        <Copy text={`./install.sh agent --url ${location.origin} --token ${token}`} what="the line" />
-        <p class="small dim">
-          Unpack the package of the service first (see the <a href="/docs/supplier">manual for suppliers</a>).{' '}
-          <Link href={`/console/machines/${machine.machine_id}`}>Watch its checks</Link> while it enrols.
-        </p>
-      </div>
-    </Card>
+    <Empty title="No machine yet" cli="svc machine enroll --region eu-west --price 0.80">
+      Add one, and run the line that you get on the machine.
+    </Empty>
   );
 }
