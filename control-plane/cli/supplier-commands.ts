@@ -228,10 +228,10 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
   },
   {
     words: ['machine', 'destination'],
-    help: 'show where you are paid, and a change that is not in force yet',
+    help: 'show where and when you are paid, and a change that is not in force yet',
     method: 'GET',
     path: '/community/payout-destination',
-    columns: DESTINATION,
+    columns: [...DESTINATION, 'schedule.every', 'schedule.minimum_cents', 'schedule.not_before'],
     id: 'destination',
   },
   {

@@ -38,6 +38,23 @@ export const PayoutDestination = z
       })
       .nullable()
       .describe('A change that waits; null if there is none'),
+    schedule: z
+      .strictObject({
+        every: z
+          .enum(['day', 'week'])
+          .describe('You get at most one payout in each UTC day, or in each week from Monday on'),
+        minimum_cents: z.int().describe('The least amount of a payout. A smaller amount waits until more is earned'),
+        not_before: z.iso
+          .datetime()
+          .describe(
+            'When the next payout can become due: as soon as `minimum_cents` are payable, and not before this time',
+          ),
+        earnings_delay_hours: z.number().describe('How long after its entry an earning is payable'),
+        destination_delay_hours: z
+          .number()
+          .describe('How long after you have asked for it another destination is in force'),
+      })
+      .describe('When you are paid'),
   })
   .meta({ id: 'PayoutDestination' });
 export type PayoutDestination = z.infer<typeof PayoutDestination>;

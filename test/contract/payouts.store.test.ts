@@ -1,5 +1,6 @@
 // What a supplier reads and decides about its payouts: where they go, what was paid, and the statement of a month.
 import { describe, expect, test } from 'vitest';
+import { bucketStart } from '../../control-plane/money/metering/buckets.ts';
 import type { Chain, CommunityStatement } from '../../shared/api/payout.ts';
 import { isoTime } from '../../shared/clock.ts';
 import { DESTINATION_CHANGES_PER_DAY_MAX } from '../../shared/limits.ts';
@@ -46,7 +47,7 @@ describe('the payout destination', () => {
 
   test('is in force at once if it is the first, pending if it changes, and in force again if the change is cancelled', async () => {
     await bringMachine(api, owner);
-    expect((await ask('GET', DESTINATION)).json).toEqual({ destination: null, pending: null });
+    expect((await ask('GET', DESTINATION)).json).toMatchObject({ destination: null, pending: null });
     const since = isoTime(api.world.clock.now());
     const destination = { chain: 'base', address: HOME, since };
     expect(await name(HOME.toLowerCase())).toMatchObject({ status: 200, json: { destination, pending: null } });
@@ -57,11 +58,29 @@ describe('the payout destination', () => {
       requested_at: isoTime(requestedMs),
       in_force_at: isoTime(requestedMs + 2 * DAY_MS),
     };
-    expect((await name(SOLANA, 'solana')).json).toEqual({ destination, pending });
-    expect((await ask('GET', DESTINATION)).json).toEqual({ destination, pending });
+    expect((await name(SOLANA, 'solana')).json).toMatchObject({ destination, pending });
+    expect((await ask('GET', DESTINATION)).json).toMatchObject({ destination, pending });
     const cancelled = await ask('DELETE', `${DESTINATION}/pending`);
-    expect([cancelled.status, cancelled.json]).toEqual([200, { destination, pending: null }]);
+    expect(cancelled).toMatchObject({ status: 200, json: { destination, pending: null } });
     expect(await ask('DELETE', `${DESTINATION}/pending`)).toMatchObject({ status: 409, json: { code: 'conflict' } });
+  });
+
+  test('comes with the schedule: a payout is due once in a week, and the next one from the next Monday on', async () => {
+    await earn();
+    const monday = (ms: number): string => isoTime(bucketStart(ms, 'week'));
+    const schedule = {
+      every: 'week',
+      minimum_cents: 2_500,
+      not_before: monday(api.world.clock.now()),
+      earnings_delay_hours: 0,
+      destination_delay_hours: 48,
+    };
+    expect((await name(HOME)).json).toMatchObject({ schedule });
+    expect((await ask('GET', DESTINATION)).json).toMatchObject({ schedule });
+    await makeDue();
+    expect(await payouts()).toHaveLength(1);
+    const next = { ...schedule, not_before: monday(api.world.clock.now() + 7 * DAY_MS) };
+    expect((await ask('GET', DESTINATION)).json).toMatchObject({ schedule: next });
   });
 
   test(`is changed ${DESTINATION_CHANGES_PER_DAY_MAX} times in any day, and no more`, async () => {

@@ -161,6 +161,17 @@ test('a machine that has never enrolled asks for its enrolment alone, on the pag
   }
 });
 
+test('the page of all earnings says by which rules they are paid', async () => {
+  await page.goto(`${pages.origin}/console/earnings`);
+  await page
+    .getByText(/^A payout becomes due as soon as \$25\.00 are payable, once in each week from Monday on\./)
+    .waitFor();
+  await page.getByText(/There was none in this week yet\. \$\d+\.\d\d are missing\./).waitFor();
+  expect(await axeFindings(page)).toEqual([]);
+  const shots = process.env['CONSOLE_SHOTS'];
+  if (shots !== undefined) await page.screenshot({ path: `${shots}/earnings.png`, fullPage: true });
+});
+
 test('the list leaves out machines that are delisted, adds up what it shows, and finds machines by their words', async () => {
   const { key } = supplier;
   const gone = await bringMachine(pages.api, supplier, { name: 'gone' });

@@ -12,6 +12,7 @@ import { isoTime } from '../../../shared/clock.ts';
 import { csvPieces } from '../../../shared/csv.ts';
 import { fail } from '../../../shared/errors.ts';
 import { BILLS_PER_ORG_MAX } from '../../../shared/limits.ts';
+import { centsFloor } from '../../../shared/money.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
 import { byCreation, type Cursors } from '../../base/http/cursors.ts';
 import { type Caller, type Reply, type Route, route } from '../../base/http/route.ts';
@@ -19,7 +20,7 @@ import { openTurns } from '../../base/http/turns.ts';
 import { presentOf } from '../../base/users/sessions.ts';
 import type { Payee } from './destinations.ts';
 import { explainedPage, payoutView } from './payout-view.ts';
-import type { Payouts } from './payouts.ts';
+import type { Payouts, Schedule } from './payouts.ts';
 import type { Destinations } from './plan.ts';
 import { type StatementDeps, statementOf, statementRows } from './statement.ts';
 
@@ -30,6 +31,8 @@ export interface PayoutRouteDeps extends StatementDeps {
   /** The supplier that the organisation is; undefined if it is not a supplier. */
   supplierOf(query: Query, orgId: string): Promise<string | undefined>;
 }
+
+const HOUR_MS = 3_600_000;
 
 const tag = 'Community supply';
 const reads = { method: 'GET', tag, scope: 'supply:read', idempotency: 'none' } as const;
@@ -94,12 +97,13 @@ function destinationRoute({ db, payouts, supplierOf }: PayoutRouteDeps): Route {
     ...reads,
     path: '/v1/community/payout-destination',
     operationId: 'getPayoutDestination',
-    summary: 'Where your payouts go',
+    summary: 'Where your payouts go, and when',
     responses: destination,
     errors: ['not_found'],
     handler: async ({ caller }) => {
       const supplierId = (await supplierOf(db.read, caller.orgId)) ?? fail('not_found', NO_SUPPLIER);
-      return { status: 200, body: destinationView(await payouts.destinations.of(db.read, supplierId)) };
+      const destinations = await payouts.destinations.of(db.read, supplierId);
+      return { status: 200, body: destinationView(destinations, await payouts.schedule(db.read, supplierId)) };
     },
   });
 }
@@ -143,7 +147,7 @@ function cancelRoute(deps: PayoutRouteDeps): Route {
 
 async function ofPayee(
   caller: Caller,
-  { db, clock, supplierOf }: PayoutRouteDeps,
+  { db, clock, payouts, supplierOf }: PayoutRouteDeps,
   settle: (tx: Tx, reply: Reply) => Promise<void>,
   work: (tx: Tx, payee: Payee) => Promise<Destinations>,
 ): Promise<Reply> {
@@ -155,13 +159,15 @@ async function ofPayee(
     await tx.lock('supplier', supplierId);
     // The caller was let in before its body came. Whoever has lost the key or the session meanwhile must not redirect the money.
     await presentOf(tx, caller, { scope: 'supply:write', nowMs: clock.now() });
-    const reply: Reply = { status: 200, body: destinationView(await work(tx, { supplierId, orgId })) };
+    const destinations = await work(tx, { supplierId, orgId });
+    const body = destinationView(destinations, await payouts.schedule(tx, supplierId));
+    const reply: Reply = { status: 200, body };
     await settle(tx, reply);
     return reply;
   });
 }
 
-function destinationView({ inForce, pending }: Destinations): PayoutDestination {
+function destinationView({ inForce, pending }: Destinations, schedule: Schedule): PayoutDestination {
   return {
     destination:
       inForce === undefined
@@ -176,5 +182,12 @@ function destinationView({ inForce, pending }: Destinations): PayoutDestination 
             requested_at: isoTime(pending.requested_ms),
             in_force_at: isoTime(pending.in_force_ms),
           },
+    schedule: {
+      every: schedule.every,
+      minimum_cents: Number(centsFloor(schedule.minimumUcents)),
+      not_before: isoTime(schedule.notBeforeMs),
+      earnings_delay_hours: schedule.delayMs / HOUR_MS,
+      destination_delay_hours: schedule.destinationDelayMs / HOUR_MS,
+    },
   };
 }

@@ -1,4 +1,5 @@
 // Earnings of suppliers, what we owe them, and payouts.
+import { bucketEnd } from '../metering/buckets.ts';
 import type { Metering } from '../metering/metering.ts';
 import type { Query } from '../../base/db/db.ts';
 import { earnedEntries } from '../ledger/suppliers.ts';
@@ -13,8 +14,10 @@ import {
   type WalkedEarnings,
 } from './earnings.ts';
 import type { PayingDeps } from './making.ts';
+import { periodStart } from './plan.ts';
 import { openSending, type Sending } from './sending.ts';
 import { type Standing, standingOf, sumsOf } from './standing.ts';
+import { hasPayout } from './store.ts';
 
 export interface EarningsPage extends Standing, WalkedEarnings {
   /** Rentals among these earnings that wait for a decision of the operator, and the time from which each is disputed. */
@@ -36,6 +39,13 @@ export interface Payouts extends Sending {
   destinations: PayoutDestinations;
   /** The time from an entry of earnings until it is payable. */
   readonly delayMs: number;
+  schedule(query: Query, supplierId: string): Promise<Schedule>;
+}
+
+/** When payouts to a supplier become due. */
+export interface Schedule extends Pick<PayoutsDeps, 'every' | 'minimumUcents' | 'delayMs' | 'destinationDelayMs'> {
+  /** The beginning of the first period in which the supplier can get another payout. */
+  notBeforeMs: number;
 }
 
 interface PayoutsDeps extends Omit<PayingDeps, 'destinations'>, DestinationsDeps {
@@ -51,6 +61,13 @@ export function openPayouts(deps: PayoutsDeps): Payouts {
     disputes: openDisputes(deps),
     destinations,
     delayMs: deps.delayMs,
+    schedule: async (query, supplierId) => {
+      const { clock, every, minimumUcents, delayMs, destinationDelayMs } = deps;
+      const periodMs = periodStart(clock.now(), every);
+      const hasOne = await hasPayout(query, supplierId, periodMs);
+      const notBeforeMs = hasOne ? bucketEnd(periodMs, every) : periodMs;
+      return { every, minimumUcents, delayMs, destinationDelayMs, notBeforeMs };
+    },
     earnings: async (supplierId, { from, limit }, only) => {
       // One transaction, so that the first page begins at the total of exactly the entries that it shows.
       const page = await db.snapshot('payouts.earnings', async (query) => {

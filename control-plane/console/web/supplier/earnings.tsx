@@ -3,6 +3,7 @@ import { Link } from 'wouter-preact';
 import type { CommunityEarnings, CommunitySupplier, EarningsEntry } from '../../../../shared/api/community.ts';
 import type { Chain, CommunityPayout, PayoutDestination } from '../../../../shared/api/payout.ts';
 import { call } from '../core/api.ts';
+import { serviceNow } from '../core/clock.ts';
 import { useLiveList, useResource } from '../core/data.ts';
 import { cents, date, dollars, quoted, shortId, time } from '../core/format.ts';
 import { may } from '../core/session.ts';
@@ -95,12 +96,12 @@ function Earned() {
           ]}
         />
       )}
-      <Destination />
+      <Destination payable={earned?.payable_cents} />
       <LiveTable
         caption="Payouts"
         list={payouts}
         columns={PAYOUT_COLUMNS}
-        empty={<Empty title="No payout yet">What is payable is paid out at the times that the operator has set.</Empty>}
+        empty={<Empty title="No payout yet">What is payable is paid out by the rules above.</Empty>}
       />
       {earned !== undefined && earned.entries.length > 0 && (
         <Card title="Entries" note="The newest 50. The command shows all.">
@@ -128,7 +129,7 @@ const CHAINS: readonly (readonly [Chain, string])[] = [
   ['solana', 'Solana'],
 ];
 
-function Destination() {
+function Destination({ payable }: { payable: number | undefined }) {
   const path = '/v1/community/payout-destination';
   const { data, error, reload } = useResource<PayoutDestination>(path);
   const [chain, setChain] = useTyped<Chain>('payout-address/chain', 'base');
@@ -142,7 +143,7 @@ function Destination() {
     await call('DELETE', `${path}/pending`);
     await reload();
   });
-  const { destination = null, pending = null } = data.value ?? {};
+  const { destination = null, pending = null, schedule } = data.value ?? {};
   return (
     <Card title="Where payouts go" note="USDC">
       <div class="pad stack">
@@ -154,6 +155,7 @@ function Destination() {
             <code class="brk">{destination.address}</code> on {destination.chain}, since {date(destination.since)}
           </p>
         )}
+        {schedule !== undefined && <p class="small dim">{scheduleWords(schedule, payable)}</p>}
         {pending !== null && (
           <Note
             tone="warn"
@@ -186,4 +188,18 @@ function Destination() {
       </div>
     </Card>
   );
+}
+
+/** When the next payout becomes due, in words. */
+function scheduleWords(
+  { every, minimum_cents: minimum, not_before: notBefore, earnings_delay_hours: delay }: PayoutDestination['schedule'],
+  payable: number | undefined,
+): string {
+  const isOpen = Date.parse(notBefore) <= serviceNow();
+  const missing = payable === undefined || payable >= minimum ? '' : ` ${cents(minimum - payable)} are missing.`;
+  return [
+    `A payout becomes due as soon as ${cents(minimum)} are payable, once in each ${every === 'day' ? 'UTC day' : 'week from Monday on'}.`,
+    isOpen ? `There was none in this ${every} yet.${missing}` : `The next one is possible from ${date(notBefore)} on.`,
+    ...(delay === 0 ? [] : [`An earning is payable ${delay} h after its entry.`]),
+  ].join(' ');
 }
