@@ -49,6 +49,12 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     path: '/instances',
     options: [
       { flags: '--name <name>', help: 'only those with exactly this name, also ended ones', in: 'query', to: 'name' },
+      {
+        flags: '--status <status>',
+        help: 'only those that are running, error, …; live: all that have not ended',
+        in: 'query',
+        to: 'status',
+      },
     ],
     rows: 'data',
     pages: 'cursor',

@@ -15,6 +15,7 @@ beforeEach(async () => {
 
 const call = (method: 'GET' | 'PATCH' | 'DELETE', body?: object): Promise<Answer> =>
   api.call(method, url, { key: owner.key, ...(body === undefined ? {} : { body }) });
+const list = (query: string, key = owner.key): Promise<Answer> => api.call('GET', `/v1/instances?${query}`, { key });
 const idOf = (path: string): string => path.split('/').at(-1) ?? '';
 
 // A launch is authenticated from memory. Its transaction confirms the key, because another process may have revoked it.
@@ -44,7 +45,6 @@ test('a session that has just ended launches nothing, and its person is told to 
 });
 
 describe('the list of instances with one name', () => {
-  const list = (query: string, key = owner.key): Promise<Answer> => api.call('GET', `/v1/instances?${query}`, { key });
   const names = ({ json }: Answer): unknown[] =>
     (json['data'] as unknown as { name: string | null }[]).map(({ name }) => name);
 
@@ -84,6 +84,34 @@ describe('the list of instances with one name', () => {
   ])('refuses what no instance can be named: %j', async (name, rule) => {
     const refused = await list(`name=${encodeURIComponent(name)}`);
     expect(refused).toMatchObject({ status: 422, json: { errors: [{ field: 'name', rule }] } });
+  });
+});
+
+describe('the list of instances with one status', () => {
+  test('has these alone, in pages, newest first; live are those that have not ended', async () => {
+    await call('DELETE');
+    const ended = idOf(url);
+    await api.world.machine({ gpus: 3 });
+    const ids: string[] = [];
+    for (let n = 0; n < 3; n += 1) {
+      await api.world.clock.advance(1);
+      ids.unshift(await (n === 1 ? api.world.launch(owner) : api.world.run(owner)));
+    }
+    const of = async (query: string): Promise<unknown[]> => {
+      const { json } = await list(query);
+      return ((json['data'] ?? []) as { id: string }[]).map(({ id }) => id);
+    };
+    expect(await of('status=live')).toEqual(ids);
+    expect(await of('status=running')).toEqual([ids[0], ids[2]]);
+    expect(await of('status=allocating')).toEqual([ids[1]]);
+    expect(await of('status=terminated')).toEqual([ended]);
+    expect(await of('status=live&name=none')).toEqual([]);
+    const one = await list('status=live&limit=2');
+    const cursor = encodeURIComponent(one.json.next_cursor ?? '');
+    expect(await of(`status=live&limit=2&cursor=${cursor}`)).toEqual([ids[2]]);
+    expect(await list(`status=running&cursor=${cursor}`)).toMatchObject({ status: 422 });
+    expect(await list('status=over')).toMatchObject({ status: 422, json: { errors: [{ field: 'status' }] } });
+    expect((await list('status=live', (await api.account()).key)).json['data']).toEqual([]);
   });
 });
 

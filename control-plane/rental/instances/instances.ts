@@ -27,6 +27,7 @@ import { TakenMeanwhile } from './place.ts';
 import { openDue, timesOf } from './set-back.ts';
 import { lockRental } from './states.ts';
 import { perform, type StepDeps, withMoneyHeldForLater } from './steps.ts';
+import { type InstancesPage, instancesOfOrg } from './search.ts';
 import * as store from './store.ts';
 
 /** Retry-After while the process ends, about as long as a restart takes. */
@@ -80,7 +81,7 @@ export interface Instances extends Verdicts {
   rename(tx: Tx, orgId: string, id: string, name: string | null): Promise<InstanceWithEndpoint>;
   /** @throws ServiceError `not_found` */
   get(orgId: string, id: string): Promise<InstanceWithEndpoint>;
-  list(orgId: string, page: store.InstancesPage): Promise<InstanceWithEndpoint[]>;
+  list(orgId: string, page: InstancesPage): Promise<InstanceWithEndpoint[]>;
   /** The instances in the form of the API, without credentials. Instances of other organisations are left out. */
   describe(query: Query, orgId: string, ids: readonly string[]): Promise<Map<string, Instance>>;
   /** The instance in the form of the API. `credentials` shows the application's password, which nothing else does. */
@@ -159,7 +160,7 @@ export function openInstances(deps: InstancesDeps): Instances {
     },
     rename: (tx, orgId, id, name) => rename(tx, orgId, { id, name }, deps),
     get: (orgId, id) => shownInstance(db.read, orgId, id, endpoints),
-    list: async (orgId, page) => withEndpoints(db.read, await store.instancesOfOrg(db.read, orgId, page), deps),
+    list: async (orgId, page) => withEndpoints(db.read, await instancesOfOrg(db.read, orgId, page), deps),
     describe: async (query, orgId, ids) => {
       const found = await withEndpoints(query, await store.instancesByIds(query, orgId, ids), deps);
       return new Map(found.map((each) => [each.instance.id, show(each, undefined, deps)]));

@@ -6,7 +6,7 @@ import { Operation } from '../../../shared/api/operation.ts';
 import { pageParameters, pageSchema } from '../../../shared/api/page.ts';
 import type { Db } from '../../base/db/db.ts';
 import { assertMay } from '../../base/http/checks.ts';
-import { byCreation, type Cursors } from '../../base/http/cursors.ts';
+import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
 import { type OperationRow, operationView } from '../../base/operations/operations.ts';
 import { requestOf } from './asked.ts';
@@ -15,6 +15,12 @@ import type { Instances } from './instances.ts';
 const ListQuery = z.strictObject({
   ...pageParameters,
   name: InstanceName.optional().describe('Only instances with exactly this name, also those that have ended'),
+  status: Instance.shape.status
+    .or(z.literal('live'))
+    .optional()
+    .describe(
+      'Only instances with this status. live: those that have GPUs or wait for them, which are all but error, stopped and terminated. If left out: all',
+    ),
 });
 const GetQuery = z.strictObject({
   include: z
@@ -47,9 +53,10 @@ function listRoute({ cursors, instances }: { cursors: Cursors; instances: Instan
     responses: { 200: { description: 'A page of instances', schema: pageSchema(Instance) } },
     errors: [],
     handler: async ({ caller, query }) => {
-      const { name } = query;
-      const list = `instances/${caller.orgId}${name === undefined ? '' : `/${name}`}`;
-      const body = await cursors.page(list, query, (start) => instances.list(caller.orgId, { ...start, name }), {
+      const { name, status } = query;
+      const filters = `${name === undefined ? '' : `/${name}`}${status === undefined ? '' : `?${status}`}`;
+      const rows = (start: PageStart) => instances.list(caller.orgId, { ...start, name, status });
+      const body = await cursors.page(`instances/${caller.orgId}${filters}`, query, rows, {
         at: ({ instance }) => byCreation(instance),
         show: (found) => instances.show(found),
       });

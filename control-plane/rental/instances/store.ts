@@ -87,7 +87,7 @@ export interface KeyedRow extends Pick<InstanceRow, 'id' | 'org_id'> {
 }
 
 /** What the API shows of an instance. A page has up to two hundred rows, and `request` and `launch` of each may have hundreds of KiB. */
-const ShownRow = InstanceRow.pick({
+export const ShownRow = InstanceRow.pick({
   id: true,
   org_id: true,
   name: true,
@@ -112,7 +112,8 @@ const ShownRow = InstanceRow.pick({
   shown: true,
 });
 export type ShownInstance = z.infer<typeof ShownRow>;
-const SHOWN = sql`id, org_id, name, status, status_reason, gpu_type, gpu_count, tier, region, reservation_id, price_ucents_per_hour, placed, disk_gb,
+/** The columns of ShownRow. */
+export const SHOWN = sql`id, org_id, name, status, status_reason, gpu_type, gpu_count, tier, region, reservation_id, price_ucents_per_hour, placed, disk_gb,
   created_ms, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms, balance_below_hours, main_exit, shown`;
 
 /** Statuses in which a customer can connect. `unreachable` is one: probes fail, but a connection that works is accepted. */
@@ -161,7 +162,7 @@ export async function measuredInstance(
 
 const RunningRow = z.object({ id: text, machine_id: text, gpu_type: text, name: text.nullable() });
 /** The statuses of CONNECTABLE. The text must equal the condition of the index `instances_connectable`. */
-const IS_CONNECTABLE = sql`status in ('running', 'unreachable')`;
+export const IS_CONNECTABLE = sql`status in ('running', 'unreachable')`;
 
 /** The instances of an organisation that a customer can connect to, with their machines, the first `limit` ids. */
 export async function runningInstances(
@@ -222,24 +223,6 @@ export async function instancesAfter(query: Query, afterId: string, limit: numbe
 export async function findShown(query: Query, orgId: string, id: string): Promise<ShownInstance | undefined> {
   const row = await query.one(ShownRow, sql`select ${SHOWN} from instances where id = ${id}`);
   return row?.org_id === orgId ? row : undefined;
-}
-
-export interface InstancesPage extends PageStart {
-  /** Only instances with exactly this name; undefined: all. */
-  name?: string | undefined;
-}
-
-/** A page, newest first. */
-export function instancesOfOrg(
-  query: Query,
-  orgId: string,
-  { name, ...start }: InstancesPage,
-): Promise<ShownInstance[]> {
-  const which = name === undefined ? sql`1 = 1` : sql`name = ${name}`;
-  return query.all(
-    ShownRow,
-    sql`select ${SHOWN} from instances where org_id = ${orgId} and ${which} and ${pageFrom(start)}`,
-  );
 }
 
 const TimesRow = z.object({ id: text, created_ms: int, started_ms: int.nullable() });

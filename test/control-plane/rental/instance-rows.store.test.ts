@@ -10,7 +10,7 @@ import { newInstance } from '../../../control-plane/rental/instances/create.ts';
 import { standingOf } from '../../../control-plane/rental/instances/standing.ts';
 import { gpuStatesOf, setGpuFault } from '../../../control-plane/rental/instances/gpu-store.ts';
 import { countByStatus, dueForMs } from '../../../control-plane/rental/instances/overview.ts';
-import { findInstances, type InstanceFilter } from '../../../control-plane/rental/instances/search.ts';
+import { findInstances, type InstanceFilter, instancesOfOrg } from '../../../control-plane/rental/instances/search.ts';
 import * as store from '../../../control-plane/rental/instances/store.ts';
 import type { InstanceState } from '../../../shared/states.ts';
 import { openTestDb } from '../../kit/databases.ts';
@@ -119,7 +119,7 @@ describe('instances are found', () => {
 
   test('for the API without their request and their launch, which may be large', async () => {
     await add('i-1');
-    const [row] = await store.instancesOfOrg(db.read, 'org', all);
+    const [row] = await instancesOfOrg(db.read, 'org', all);
     expect(row).toMatchObject({ shown: { image: 'app', ports: [], auto_terminate_hours: null } });
     expect(row).not.toHaveProperty('request');
     expect(row).not.toHaveProperty('launch');
@@ -148,7 +148,7 @@ describe('instances are found', () => {
     expect((await store.findShown(db.read, 'org', 'i-1'))?.id).toBe('i-1');
     expect(await store.findShown(db.read, 'org', 'i-2')).toBeUndefined();
     expect(idsOf(await store.instancesByIds(db.read, 'org', ['i-1', 'i-2']))).toEqual(['i-1']);
-    expect(idsOf(await store.instancesOfOrg(db.read, 'org', all))).toEqual(['i-1']);
+    expect(idsOf(await instancesOfOrg(db.read, 'org', all))).toEqual(['i-1']);
     expect(idsOf(await gpuStatesOf(db.read, ['i-2', 'i-1']))).toEqual(['i-1', 'i-2']);
     expect(await gpuStatesOf(db.read, [])).toEqual([]);
   });

@@ -1,9 +1,9 @@
 // The operator's list of instances that are not over reads as many rows as it shows, and what looks at running ones reads these alone, however many
 // have ended: SQLite's query plans say so.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { findInstances, type InstanceFilter } from '../../../control-plane/rental/instances/search.ts';
+import { findInstances, type InstanceFilter, instancesOfOrg } from '../../../control-plane/rental/instances/search.ts';
 import { warnOfBalances } from '../../../control-plane/rental/instances/balance-warnings.ts';
-import { instancesOfOrg, runningInstances } from '../../../control-plane/rental/instances/store.ts';
+import { runningInstances } from '../../../control-plane/rental/instances/store.ts';
 import { planOf, type RecordingDb, recordingDb } from '../../kit/recording-db.ts';
 import { openWorldOver, type World } from '../../kit/world.ts';
 
@@ -39,6 +39,27 @@ test.each([
   await instancesOfOrg(recording.db.read, 'o', { count: 2, name: 'train', ...(from && { from }) });
   expect(await Promise.all(recording.sent.map((statement) => planOf(world.db, statement)))).toEqual([
     `SEARCH instances USING INDEX instances_by_name (org_id=? AND name=?${after})`,
+  ]);
+});
+
+test.each([
+  ['running', ['SEARCH instances USING INDEX instances_connectable (org_id=?)']],
+  ['starting', ['SEARCH instances USING INDEX instances_open_launches (org_id=?)']],
+  [
+    'live',
+    [
+      'SEARCH instances USING INDEX instances_open_launches (org_id=?)',
+      'SEARCH instances USING INDEX instances_connectable (org_id=?)',
+      'SEARCH instances USING INDEX instances_by_status (status=?)',
+    ],
+  ],
+] as const)('the instances that are %s are read without those that have ended', async (status, steps) => {
+  recording.sent.length = 0;
+  await instancesOfOrg(recording.db.read, 'o', { count: 2, status });
+  const plans = await Promise.all(recording.sent.map((statement) => planOf(world.db, statement)));
+  expect(plans.flatMap((plan) => plan.split('\n').filter((step) => step.includes(' instances')))).toEqual([
+    'SEARCH instances USING INDEX sqlite_autoindex_instances_1 (id=?)',
+    ...steps,
   ]);
 });
 
