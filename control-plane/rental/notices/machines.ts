@@ -59,10 +59,10 @@ async function lookAtKnown(looking: Looking): Promise<void> {
     const byId = new Map(machines.map((machine) => [machine.id, machine]));
     for (const row of rows) {
       const machine = byId.get(row.machine_id);
-      if (!lasts(machine, row))
+      if (isOver(machine, row))
         await failures.note(`the end of ${wordsOf(row)} could not be told`, tellOfEnd(row, looking));
-      else if (row.told_ms === null && row.since_ms <= clock.now() - OFF_OFFER_MS && machine?.online === true)
-        await failures.note(`${wordsOf(row)} could not be told`, tellOfOffer(row, looking));
+      else if (row.told_ms === null && row.since_ms <= clock.now() - OFF_OFFER_MS)
+        await failures.note(`${wordsOf(row)} could not be told`, tellOfNoOffer(row, looking));
     }
     after = rows.length < PAGE ? undefined : rows.at(-1);
   }
@@ -103,14 +103,8 @@ function troublesOnline(machine: MachineStanding): Found[] {
 
 async function noteNew(found: readonly Found[], looking: Looking): Promise<void> {
   const { db, failures } = looking;
-  const known = new Set(
-    (
-      await store.troublesOf(
-        db.read,
-        found.map(({ machine }) => machine.id),
-      )
-    ).map(wordsOf),
-  );
+  const ids = found.map(({ machine }) => machine.id);
+  const known = new Set((await store.troublesOf(db.read, ids)).map(wordsOf));
   for (const { machine, ...trouble } of found) {
     const key = { ...trouble, machine_id: machine.id };
     if (!known.has(wordsOf(key))) await failures.note(`${wordsOf(key)} could not be noted`, noteTrouble(key, looking));
@@ -130,6 +124,11 @@ function lasts(machine: MachineStanding | undefined, { trouble, gpu_uuid: gpuUui
   return trouble === 'offline' ? !machine.online : machine.broken_gpus.some(({ uuid }) => uuid === gpuUuid);
 }
 
+/** A trouble that was not told begins anew if the machine was offline: while a host comes back, it is not on offer for a moment. */
+function isOver(machine: MachineStanding | undefined, row: store.TroubleRow): boolean {
+  return !lasts(machine, row) || (row.told_ms === null && machine?.online !== true);
+}
+
 /** Notes a trouble and tells it. A machine that is not on offer is told later, because most such troubles end soon. */
 async function noteTrouble(key: store.TroubleKey, { db, clock, ids }: MachinesDeps): Promise<void> {
   await db.tx(`notices.machine_${key.trouble}`, async (tx) => {
@@ -147,7 +146,7 @@ async function noteTrouble(key: store.TroubleKey, { db, clock, ids }: MachinesDe
   });
 }
 
-async function tellOfOffer(row: store.TroubleRow, { db, clock, ids }: MachinesDeps): Promise<void> {
+async function tellOfNoOffer(row: store.TroubleRow, { db, clock, ids }: MachinesDeps): Promise<void> {
   await db.tx('notices.machine_off_offer', async (tx) => {
     await tx.lock('machine', row.machine_id);
     const reason = await offOfferReason(tx, row.machine_id);
@@ -163,7 +162,7 @@ async function tellOfEnd(row: store.TroubleRow, { db, clock, ids }: MachinesDeps
   await db.tx('notices.machine_end', async (tx) => {
     await tx.lock('machine', row.machine_id);
     const [machine] = await standingOf(tx, [row.machine_id]);
-    if (lasts(machine, row) || !(await store.deleteTrouble(tx, row))) return;
+    if (!isOver(machine, row) || !(await store.deleteTrouble(tx, row))) return;
     if (row.told_ms === null || machine?.online !== true || !(await isMended(tx, machine, row))) return;
     await tell(tx, row, { id: ids.uuid(), type: TOLD_AS[row.trouble].ends, data: {}, nowMs: clock.now() });
   });

@@ -76,6 +76,21 @@ test('a machine that is back on offer within ten minutes is not told', async () 
   expect(await told()).toEqual([]);
 });
 
+test('a machine that was offline in between has ten minutes again', async () => {
+  await report({ engine_version: '' });
+  await look();
+  await loseHost(world, machine.machineId);
+  await look();
+  await world.clock.advance(OFF_OFFER_MS - 1);
+  await linkHost(world, machine.machineId);
+  await look();
+  await world.clock.advance(OFF_OFFER_MS - 1);
+  await look();
+  expect(await told()).toEqual([]);
+  await look();
+  expect(await told()).toHaveLength(1);
+});
+
 test('a machine that is fully rented, or off offer because its supplier wants that, is not told', async () => {
   await world.run(await world.customer(10_000), { gpu_count: 2 });
   const untilMs = world.clock.now() + OFF_OFFER_MS;
