@@ -57,7 +57,10 @@ function evmAddress(chain: Chain, address: string): string {
   if (/^0x0+$/.test(address)) return failField('address', 'must not be the zero address: nobody has its key');
   return (
     readEvmAddress(address) ??
-    failField('address', 'must have the checksum of EIP-55: a digit is wrong. Copy it again, or write it in lower case')
+    failField(
+      'address',
+      'must have the checksum of EIP-55: a character is wrong. Copy the whole address from your wallet again',
+    )
   );
 }
 
